@@ -3,6 +3,7 @@ package superclusters
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -31,7 +33,7 @@ func newController(t *testing.T, funcs interceptor.Funcs, objects ...client.Obje
 	t.Helper()
 	kind := clusterGroupKind().WithVersion(clusterVersions()[0])
 	s := runtime.NewScheme()
-	require.NoError(t, errors.Join(scheme.AddToScheme(s), schedulerv1alpha1.AddToScheme(s), metav1.AddMetaToScheme(s)))
+	require.NoError(t, errors.Join(scheme.AddToScheme(s), schedulerv1alpha1.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), metav1.AddMetaToScheme(s)))
 	s.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
 	s.AddKnownTypeWithName(kind.GroupVersion().WithKind("ClusterList"), &metav1.PartialObjectMetadataList{})
 	recorder := record.NewFakeRecorder(10)
@@ -142,6 +144,10 @@ func TestReconcileBeforeClustersAreServed(t *testing.T) {
 	require.Empty(t, all)
 }
 
+func addressesOf(namespace, id string) *tenancyv1alpha1.ClusterAddresses {
+	return &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: id}}
+}
+
 // TestReconcileADeletedCluster deletes its virtual Nodes and Leases, once nothing is placed there.
 func TestReconcileADeletedCluster(t *testing.T) {
 	t.Parallel()
@@ -150,8 +156,7 @@ func TestReconcileADeletedCluster(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("nodes"), "r1", errors.New("changed"))
 	deleting := func(kind client.Object, err error) interceptor.Funcs {
 		return interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			_, isNode := o.(*corev1.Node)
-			if _, wantNode := kind.(*corev1.Node); isNode == wantNode {
+			if reflect.TypeOf(o) == reflect.TypeOf(kind) {
 				return err
 			}
 			return c.Delete(ctx, o, options...)
@@ -194,7 +199,8 @@ func TestReconcileADeletedCluster(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			controller, _ := newController(t, tc.funcs, append(tc.objects, nodeOf("r1", firstCluster))...)
+			told, others := addressesOf("acme", "r1"), addressesOf("acme", "r2")
+			controller, _ := newController(t, tc.funcs, append(tc.objects, nodeOf("r1", firstCluster), told, others)...)
 			result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: firstCluster})
 			if tc.wantErr != "" {
 				require.EqualError(t, err, tc.wantErr)
@@ -207,6 +213,10 @@ func TestReconcileADeletedCluster(t *testing.T) {
 				got = string(node.Status.Conditions[0].Status) + "/" + node.Status.Conditions[0].Reason
 			}
 			require.Equal(t, tc.wantNode, got)
+			if tc.wantNode == "" {
+				require.Error(t, controller.Client.Get(t.Context(), client.ObjectKeyFromObject(told), &tenancyv1alpha1.ClusterAddresses{}))
+			}
+			require.NoError(t, controller.Client.Get(t.Context(), client.ObjectKeyFromObject(others), &tenancyv1alpha1.ClusterAddresses{}))
 			err = controller.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), &coordinationv1.Lease{})
 			require.Equal(t, tc.wantLease, err == nil, "%v", err)
 		})

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
 // errNodeConflict: a Node of that name exists which is no virtual Node.
@@ -175,6 +176,9 @@ func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
 		message := fmt.Sprintf("The Cluster was deleted or has another id, and %d namespaces are placed here", placed)
 		return false, w.unknown(ctx, node, schedulerv1alpha1.ReasonClusterRemoved, message)
 	}
+	if err := w.forgetAddresses(ctx, node.Name); err != nil { // before the Node, whose deletion is not tried again
+		return false, err
+	}
 	precondition := client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)}
 	if err := w.client.Delete(ctx, node, precondition); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting virtual Node %s: %w", node.Name, err)
@@ -185,4 +189,21 @@ func (w *writer) retire(ctx context.Context, node *corev1.Node) (bool, error) {
 		return true, fmt.Errorf("deleting Lease %s: %w", klog.KObj(lease), err)
 	}
 	return true, nil
+}
+
+// forgetAddresses deletes what the syncer of a super cluster that is gone has told the others of addresses.
+func (w *writer) forgetAddresses(ctx context.Context, id string) error {
+	var told tenancyv1alpha1.ClusterAddressesList
+	if err := w.reader.List(ctx, &told); err != nil {
+		return fmt.Errorf("listing ClusterAddresses: %w", err)
+	}
+	for i := range told.Items {
+		if told.Items[i].Name != id {
+			continue
+		}
+		if err := w.client.Delete(ctx, &told.Items[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting ClusterAddresses %s: %w", klog.KObj(&told.Items[i]), err)
+		}
+	}
+	return nil
 }

@@ -15,7 +15,7 @@ import (
 func TestTemplatesAreFilled(t *testing.T) {
 	t.Parallel()
 	const script = `start_in_node() { :; }; in_node() { :; }; user_kubeconfig() { :; }; image_name() { echo "image of $1"; }
-		cni_bin() { echo /cni; }; kubectl() { :; }
+		cni_bin() { echo /cni; }; kubectl() { :; }; setup_vn_agent() { :; }
 		mkdir -p "$PKI"; touch "$PKI"/{serving-ca.crt,vn-agent-client-ca.crt,r1-vn-agent.crt,r1-vn-agent.key}
 		for id in r1 r1-2; do start_containerd $id; start_kubelet $id; start_kube_proxy $id; done; deploy_vn_agent r1 node
 		for name in coredns metrics-server; do fill "tenant/$name.yaml" CLUSTER_IP=10.97.0.10 IMAGE=image CA_BUNDLE=Y2E= >"$OUT/$name.yaml"; done`

@@ -24,8 +24,10 @@ deploy_vn_agent() {
   fi
   for node in $(nodes_of "$id"); do nodes+=("$(node_name "$node")"); done
   kubectl --kubeconfig "$OUT/$id.kubeconfig" wait --for=create --timeout=60s "${nodes[@]/#/node/}" >/dev/null
-  "$ROOT/hack/setup-vn-agent.sh" --kubeconfig "$OUT/$id.kubeconfig" --manifests "$dir" "${nodes[@]}" >/dev/null
+  setup_vn_agent --kubeconfig "$OUT/$id.kubeconfig" --manifests "$dir" "${nodes[@]}" >/dev/null
 }
+
+setup_vn_agent() { "$ROOT/hack/setup-vn-agent.sh" "$@"; }
 
 # wait_vn_agent ID: waits until its rollouts are complete.
 wait_vn_agent() {

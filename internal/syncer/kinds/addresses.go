@@ -24,9 +24,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindAddresses are the ClusterAddresses in the meta cluster. A key is of a tenant, and the one without of the super
-// cluster itself. With the id of this super cluster as its name it is what this syncer tells others, and with none what
-// others tell it.
+// KindAddresses are the ClusterAddresses in the meta cluster. A key with the id of this super cluster as its name is what
+// this syncer tells others, of a tenant or, with the namespace of ClusterAddresses in the place of the tenant's key, of
+// the super cluster itself: one of several replicas does that. A key without a name is what others tell, of a tenant or,
+// without one, of themselves: each replica takes that up.
 const KindAddresses = "addresses"
 
 const (
@@ -101,21 +102,29 @@ func (e *Env) toldKeys(superObject client.Object) []engine.Key {
 // namespace of the meta cluster. One of this super cluster is put right if somebody has changed it.
 func (e *Env) AddressesChanged(namespace, superCluster string) engine.Key {
 	key := engine.Key{Tenant: namespace, Kind: KindAddresses}
-	if namespace == tenancyv1alpha1.ManagerNamespace {
-		key.Tenant = ""
-	}
-	if superCluster == e.ID {
+	switch {
+	case superCluster == e.ID:
 		key.Name = e.ID
+	case namespace == tenancyv1alpha1.ManagerNamespace:
+		key.Tenant = ""
 	}
 	return key
 }
 
-// addressKeys returns the keys of a tenant's addresses, or of the super clusters' if tenant is "".
+// addressKeys returns the keys of a tenant's addresses.
 func (e *Env) addressKeys(tenant string) []engine.Key {
 	if e.Told == nil {
 		return nil
 	}
 	return []engine.Key{{Tenant: tenant, Kind: KindAddresses, Name: e.ID}, {Tenant: tenant, Kind: KindAddresses}}
+}
+
+// networkKeys returns the keys of the super clusters' own addresses.
+func (e *Env) networkKeys() []engine.Key {
+	if e.Told == nil {
+		return nil
+	}
+	return []engine.Key{{Tenant: tenancyv1alpha1.ManagerNamespace, Kind: KindAddresses, Name: e.ID}, {Kind: KindAddresses}}
 }
 
 // Addresses tells the other super clusters of the pool which addresses this one and its tenants' pods have, and takes
@@ -132,7 +141,7 @@ func (*Addresses) Name() string { return KindAddresses }
 
 // Keys implements engine.Kind.
 func (a *Addresses) Keys() []engine.Key {
-	keys := a.env.addressKeys("")
+	keys := a.env.networkKeys()
 	for _, tenant := range a.env.Tenants() {
 		keys = append(keys, a.env.addressKeys(tenant.Key)...)
 	}
@@ -152,21 +161,22 @@ func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		a.turns.take(key, now.Add(a.env.takeUp(key.Tenant)))
 		return 0, nil
 	}
+	a.turns.take(key, now.Add(addressesPeriod)) // it looks at all pods of the tenant
 	told, again, err := a.toldOf(ctx, key.Tenant)
 	if err != nil {
 		return 0, err
 	}
-	written, err := a.tell(ctx, cmp.Or(key.Tenant, tenancyv1alpha1.ManagerNamespace), told)
+	written, err := a.tell(ctx, key.Tenant, told)
 	if written {
 		a.turns.take(key, now.Add(max(addressesPeriod, time.Duration(sizeTold(told))*time.Second/toldRate)))
 	}
 	return again, err
 }
 
-// toldOf returns what others are to be told of a tenant, or of the super cluster if tenant is "", and after what time
+// toldOf returns what others are to be told of a tenant, or of the super cluster if that is the key, and after what time
 // to look again, if nothing tells.
 func (a *Addresses) toldOf(ctx context.Context, tenant string) (told *tenancyv1alpha1.ClusterAddressesStatus, again time.Duration, err error) {
-	if tenant != "" {
+	if tenant != tenancyv1alpha1.ManagerNamespace {
 		told, err = a.ofPods(ctx, tenant)
 		return told, 0, err
 	}
@@ -181,7 +191,7 @@ func (a *Addresses) toldOf(ctx context.Context, tenant string) (told *tenancyv1a
 			return nil, 0, err
 		}
 		if len(in.Pods) > 0 {
-			told.Namespaces = append(told.Namespaces, in)
+			told.Namespaces, told.Addresses = append(told.Namespaces, in), told.Addresses+int32(len(in.Pods[0].Addresses)) //nolint:gosec // at most maxControllers
 		}
 	}
 	return told, again, nil
@@ -286,7 +296,7 @@ func AddressesOfPods(pods []*corev1.Pod, labelsOf func(namespace string) map[str
 	if len(namespaces) == 0 {
 		return nil
 	}
-	status := &tenancyv1alpha1.ClusterAddressesStatus{Addresses: int32(count), Conditions: []metav1.Condition{completeness(complete, len(pods))}} //nolint:gosec // at most maxTold
+	status := &tenancyv1alpha1.ClusterAddressesStatus{Addresses: int32(count), Conditions: []metav1.Condition{completeness(complete)}} //nolint:gosec // at most maxTold
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		in := namespaces[name]
 		for i := range in.Pods {
@@ -300,13 +310,13 @@ func AddressesOfPods(pods []*corev1.Pod, labelsOf func(namespace string) map[str
 }
 
 // completeness returns the condition of a tenant's ClusterAddresses.
-func completeness(complete bool, pods int) metav1.Condition {
+func completeness(complete bool) metav1.Condition {
 	if complete {
 		return metav1.Condition{Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonAddressesComplete}
 	}
 	return metav1.Condition{
 		Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionFalse, Reason: tenancyv1alpha1.ReasonTooManyAddresses,
-		Message: fmt.Sprintf("of %d pods the oldest are listed: at most %d addresses, and %d bytes of labels", pods, maxTold, maxToldLabels),
+		Message: fmt.Sprintf("the oldest pods are listed: at most %d addresses, and %d bytes of labels", maxTold, maxToldLabels),
 	}
 }
 
@@ -316,11 +326,11 @@ func sizeTold(told *tenancyv1alpha1.ClusterAddressesStatus) int {
 		return 0
 	}
 	const each = 24 // of an address, with what is around it
-	size := each * (len(told.Ranges) + len(told.Nodes) + int(told.Addresses))
+	size := each * (len(told.Ranges) + len(told.Nodes))
 	for i := range told.Namespaces {
 		size += sizeOfLabels(told.Namespaces[i].Labels)
 		for j := range told.Namespaces[i].Pods {
-			size += sizeOfLabels(told.Namespaces[i].Pods[j].Labels)
+			size += sizeOfLabels(told.Namespaces[i].Pods[j].Labels) + each*len(told.Namespaces[i].Pods[j].Addresses)
 		}
 	}
 	return size

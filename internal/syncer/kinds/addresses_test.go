@@ -32,11 +32,14 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// The keys of what r1 tells of the tenant, of what others tell of it, and of what they tell of themselves.
+// The keys of what r1 tells of the tenant, of what others tell of it, of what they tell of themselves, and of what r1
+// tells of itself.
 var (
 	toldKey    = engine.Key{Tenant: clusterKey, Kind: kinds.KindAddresses, Name: "r1"}
 	takenKey   = engine.Key{Tenant: clusterKey, Kind: kinds.KindAddresses}
 	networkKey = engine.Key{Kind: kinds.KindAddresses}
+
+	networkToldKey = engine.Key{Tenant: tenancyv1alpha1.ManagerNamespace, Kind: kinds.KindAddresses, Name: "r1"}
 )
 
 // book is the ClusterAddresses of a meta cluster, which the syncer's informer would show.
@@ -242,6 +245,7 @@ func TestAddressesAreTold(t *testing.T) {
 	b.reconcile(t, toldKey)
 	require.Equal(t, 1, b.writes, "nothing has changed")
 
+	b.clock.SetTime(b.clock.Now().Add(time.Second))
 	for i := range 3 {
 		p.superCache[kinds.KindPod] = append(p.superCache[kinds.KindPod], superPodAt("web", fmt.Sprint("more", i), fmt.Sprint("10.0.0.2", i), 1, nil))
 		after, err := b.kind.Reconcile(t.Context(), toldKey, 0)
@@ -279,7 +283,7 @@ func TestNetworkIsTold(t *testing.T) {
 	p.tenant.NodePorts, p.tenant.Policy = utilnet.PortRange{Base: 30000, Size: 10}, &policy.Ref{}
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
 	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-	b.reconcile(t, engine.Key{Kind: kinds.KindAddresses, Name: "r1"})
+	b.reconcile(t, networkToldKey)
 	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)
 	require.Len(t, told, 1)
 	require.Empty(t, cmp.Diff(tenancyv1alpha1.ClusterAddressesStatus{Ranges: []string{"10.213.0.11/32", "10.214.1.0/24"}, Nodes: []string{"10.213.0.11/32"}}, told[0].Status))
@@ -324,17 +328,18 @@ func TestControllersAreTold(t *testing.T) {
 		require.NoError(t, p.superClient.Create(t.Context(), pod))
 	}
 	b.clock.SetTime(b.clock.Now().Add(time.Second))
-	after, err := b.kind.Reconcile(t.Context(), engine.Key{Kind: kinds.KindAddresses, Name: "r1"}, 0)
+	after, err := b.kind.Reconcile(t.Context(), networkToldKey, 0)
 	require.NoError(t, err)
 	require.Equal(t, 10*time.Second, after)
 	want := []tenancyv1alpha1.NamespaceAddresses{{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.214.1.8", "10.214.1.9"}}}}}
 	require.Empty(t, cmp.Diff(want, p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status.Namespaces))
 
 	b.tells(t, "r2", []string{"10.221.0.0/16"})
+	b.tells(t, "r3", []string{"10.222.0.0/16"})
 	network := &tenancyv1alpha1.ClusterAddresses{}
 	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
 	network.Status.Namespaces = []tenancyv1alpha1.NamespaceAddresses{
-		{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.221.0.8", "10.214.1.99"}}}},
+		{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.221.0.8", "10.214.1.99", "10.222.0.9"}}}},
 		{Name: "other", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.221.0.9"}}}},
 	}
 	require.NoError(t, b.meta.Update(t.Context(), network))
@@ -348,6 +353,7 @@ func TestControllersAreTold(t *testing.T) {
 	require.Contains(t, from, peerAt("10.221.0.8/32"))
 	require.NotContains(t, from, peerAt("10.221.0.9/32"), "the policy does not list its namespace")
 	require.NotContains(t, from, peerAt("10.214.1.99/32"), "it is somebody else's here")
+	require.NotContains(t, from, peerAt("10.222.0.9/32"), "it is of a third super cluster")
 	for _, rule := range found["superpool-isolation-egress-0"].Spec.Egress {
 		require.NotContains(t, rule.To, peerAt("10.221.0.8/32"), "it calls, and is not called")
 	}
@@ -423,6 +429,72 @@ func TestAddressesAreTakenUp(t *testing.T) {
 			require.Empty(t, b.looked, "nothing has changed")
 		})
 	}
+}
+
+// TestRangesThatOthersToldFirst: the addresses of pods here are this super cluster's although another one has told the
+// same range before, as networks do that are not routed to each other.
+func TestRangesThatOthersToldFirst(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	b.tells(t, "r2", []string{"10.221.5.0/24"}, "web", "10.221.5.9")
+	addresses := func() []string {
+		b.reconcile(t, takenKey)
+		var found []string
+		for _, peer := range p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To {
+			if peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.221.") {
+				found = append(found, peer.IPBlock.CIDR)
+			}
+		}
+		return found
+	}
+	require.Equal(t, []string{"10.221.5.9/32"}, addresses())
+	pod := superPodAt("web", "here", "10.221.5.7", 1, nil)
+	p.superCache[kinds.KindPod] = []client.Object{pod}
+	require.Contains(t, p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Current: pod}), engine.Key{Kind: kinds.KindIsolation})
+	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
+	_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+	require.NoError(t, err)
+	require.Contains(t, b.looked, takenKey)
+	require.Empty(t, addresses(), "here it is somebody else's")
+}
+
+// TestRangesThatAreNone: a range that holds too much is no network of a super cluster.
+func TestRangesThatAreNone(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	b.tells(t, "r2", []string{"0.0.0.0/0", "10.221.0.0/16", "::/0", "nonsense"})
+	b.reconcile(t, networkKey)
+	require.Equal(t, []string{"10.221.0.0/16", "169.254.0.0/16"}, p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except)
+}
+
+// TestCallersElsewhereCloseNothing: where nodes of other super clusters make the policies too large, they are left out,
+// and what is here is reached still.
+func TestCallersElsewhereCloseNothing(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	p.tenant.Policy = &policy.Ref{}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }))
+	var nodes []string
+	for i := range 240 {
+		nodes = append(nodes, fmt.Sprintf("10.220.%d.%d/32", i/64, 2*(i%64)))
+	}
+	b.tells(t, "r2", []string{"10.220.0.0/16"})
+	network := &tenancyv1alpha1.ClusterAddresses{}
+	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
+	network.Status.Nodes = nodes
+	require.NoError(t, b.meta.Update(t.Context(), network))
+	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	for i := range 3 {
+		p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy],
+			policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"shop": fmt.Sprint(i), "part": fmt.Sprint(i)}}, bothWays...))
+	}
+	from := p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
+	require.Contains(t, from, peerAt("10.213.0.11/32"))
+	require.NotContains(t, from, peerAt("10.220.0.0/32"))
+	require.Contains(t, <-p.events.Events, "TooManyPodsElsewhere")
 }
 
 // TestTakingUpIsBounded: the more a change lets a syncer write, the longer the next one waits.

@@ -24,6 +24,8 @@ type Confinement struct {
 	Callers []networkingv1.NetworkPolicyPeer
 	// Remotes are the tenant's pods in other super clusters.
 	Remotes []Remote
+	// local is how many of Servers and Callers are of this super cluster, or of none: those come first.
+	local struct{ servers, callers int }
 }
 
 // Server is what pods may reach at one TCP port, or at a range of ports.

@@ -210,7 +210,7 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 func (i *Isolation) look() time.Duration {
 	changed, after := i.env.network.look(i.env)
 	if changed {
-		i.env.Look(append(i.env.addressKeys(""), i.env.takeUpKeys()...))
+		i.env.Look(append(i.env.networkKeys(), i.env.takeUpKeys()...))
 		i.env.Look(i.env.isolationKeys())
 		i.env.Look(i.env.keys(KindNetworkPolicy))
 		i.env.Look(i.env.keys(KindEndpointSlice))
@@ -259,9 +259,14 @@ func (i *Isolation) tolerable(tenant *Tenant, key engine.Key, own []*networkingv
 	if elsewhere := i.env.others.of(i.env, tenant.Key); elsewhere != nil && len(elsewhere.left) > 0 {
 		left = "some of those in " + someOf(elsewhere.left)
 	}
-	if len(closed) > 0 && len(confinement.Remotes) > 0 {
-		left = "all of those in other super clusters"
-		policies, closed, bound = IsolationPolicies(own, tenant.Key, confinement.withoutRemotes())
+	for _, without := range [...]func() *Confinement{confinement.withoutRemotes, confinement.withoutOthers} {
+		if len(closed) == 0 || confinement.others() == 0 {
+			break
+		}
+		narrower, still, also := IsolationPolicies(own, tenant.Key, without())
+		if len(still) < len(closed) {
+			left, policies, closed, bound = "all of those in other super clusters", narrower, still, also
+		}
 	}
 	warning := elsewhereKey(key)
 	namespace, exists, _ := get[*corev1.Namespace](tenant.Cache, KindNamespace, "", key.Namespace)

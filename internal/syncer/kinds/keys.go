@@ -153,7 +153,7 @@ func (e *Env) observe(key engine.Key, old, current client.Object) []engine.Key {
 // OfTenant returns the keys of all objects of a tenant, as the caches of both sides have them.
 func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
 	keys := append([]engine.Key{nodeSetKey(tenant.Key)}, e.offerKeys(tenant)...)
-	keys = append(keys, append(e.addressKeys(tenant.Key), e.addressKeys("")...)...)
+	keys = append(keys, append(e.addressKeys(tenant.Key), e.networkKeys()...)...)
 	for i := range e.kinds().specs {
 		kind := &e.kinds().specs[i]
 		if kind.Super != nil {

@@ -128,7 +128,7 @@ func (n *network) learnLocked(pod *corev1.Pod) bool {
 	isNew := false
 	for _, ip := range ipsOf(pod) {
 		single, ok := parseAddress(ip)
-		if !ok || isSpecial(single.Addr()) || covered(n.pods, single) || n.seen != nil && covered(n.seen.closed, single) {
+		if !ok || isSpecial(single.Addr()) || covered(n.pods, single) || n.seen != nil && covered(n.seen.own, single) {
 			continue
 		}
 		bits := podBlock4
@@ -189,7 +189,7 @@ func (n *network) see(e *Env) *seen {
 	if nodes = disjoint(nodes); len(nodes) <= maxServers {
 		found.nodes = nodes
 	}
-	closed = slices.Concat(closed, found.learn(e.others.known(e)))
+	closed = slices.Concat(closed, found.addOthers(e.ID, e.others.known(e)))
 	found.closed = Aggregate(closed, maxClosed)
 	switch single, ok := parseAddress(e.VNAgent.Address); {
 	case e.VNAgent.Port == 0:
@@ -201,23 +201,25 @@ func (n *network) see(e *Env) *seen {
 	return found
 }
 
-// learn adds those of other super clusters that call pods, and returns the ranges of all. An address that is this super
-// cluster's, too, is somebody else's here.
-func (s *seen) learn(networks map[string]memberNetwork) (ranges []netip.Prefix) {
-	isOwn := func(address netip.Prefix) bool { return covered(s.own, address) }
+// addOthers adds those of other super clusters that call pods, and returns the ranges of all of them. An address that
+// is another one's, too, is somebody else's here.
+func (s *seen) addOthers(id string, networks map[string]memberNetwork) (ranges []netip.Prefix) {
+	holders := holdersOf(id, s.own, networks)
 	s.controllers = map[string][]netip.Prefix{}
-	for _, id := range slices.Sorted(maps.Keys(networks)) {
-		other := networks[id]
-		ranges, s.callers = append(ranges, other.ranges...), append(s.callers, other.nodes...)
-		for namespace, addresses := range other.controllers {
-			s.controllers[namespace] = append(s.controllers[namespace], slices.DeleteFunc(slices.Clone(addresses), isOwn)...)
+	for _, other := range slices.Sorted(maps.Keys(networks)) {
+		network := networks[other]
+		isTwice := func(address netip.Prefix) bool { return holders.otherThan(other, address.Addr()) }
+		ranges = append(ranges, network.ranges...)
+		s.callers = append(s.callers, slices.DeleteFunc(slices.Clone(network.nodes), isTwice)...)
+		for namespace, addresses := range network.controllers {
+			s.controllers[namespace] = append(s.controllers[namespace], slices.DeleteFunc(slices.Clone(addresses), isTwice)...)
 		}
 	}
-	if s.callers = slices.DeleteFunc(disjoint(s.callers), isOwn); len(s.callers) > maxCallers {
+	if s.callers = disjoint(s.callers); len(s.callers) > maxCallers {
 		s.callers = nil
 	}
 	for namespace, addresses := range s.controllers {
-		if s.controllers[namespace] = disjoint(addresses); len(addresses) > maxCallers {
+		if s.controllers[namespace] = disjoint(addresses); len(s.controllers[namespace]) > maxCallers {
 			delete(s.controllers, namespace)
 		}
 	}
@@ -350,7 +352,8 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 		}
 		confinement.Servers = append(confinement.Servers, server)
 	}
-	confinement.Servers = append(confinement.Servers, seen.publishing(tenant.NodePorts, &inForce.Spec().Limits)...)
+	limits := &inForce.Spec().Limits
+	confinement.Servers = append(confinement.Servers, publishing(seen.nodes, tenant.NodePorts, limits)...)
 	for _, callers := range parsePrefixes(inForce.Spec().Traffic.CallerCIDRs) {
 		confinement.Servers = append(confinement.Servers, Server{Range: callers, Calls: true})
 	}
@@ -358,25 +361,27 @@ func (e *Env) confinement(tenant *Tenant) *Confinement {
 		confinement.Callers = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces}},
 		}}}
-		for _, namespace := range namespaces {
-			confinement.Callers = append(confinement.Callers, peersIn(seen.controllers[namespace])...)
-		}
+	}
+	confinement.local.servers, confinement.local.callers = len(confinement.Servers), len(confinement.Callers)
+	confinement.Servers = append(confinement.Servers, publishing(seen.callers, tenant.NodePorts, limits)...)
+	for _, namespace := range inForce.Spec().Traffic.ControllerNamespaces {
+		confinement.Callers = append(confinement.Callers, peersIn(seen.controllers[namespace])...)
 	}
 	return confinement
 }
 
-// publishing returns the nodes as servers where a tenant's Services may have node ports or load balancers: nodes give
+// publishing returns nodes as servers where a tenant's Services may have node ports or load balancers: nodes give
 // what comes to these to a pod, in their own name, also to one in another super cluster. Only the tenant's own Services
 // have the ports of its range.
-func (s *seen) publishing(ports utilnet.PortRange, limits *tenancyv1alpha1.TenantLimits) []Server {
+func publishing(nodes []netip.Prefix, ports utilnet.PortRange, limits *tenancyv1alpha1.TenantLimits) []Server {
 	server := Server{Calls: true}
 	if ports.Size > 0 && limits.NodePorts > 0 {
 		server.Port, server.EndPort = int32(ports.Base), int32(ports.Base+ports.Size-1) //nolint:gosec // ports
 	} else if limits.LoadBalancers == 0 {
 		return nil
 	}
-	servers := make([]Server, 0, len(s.nodes)+len(s.callers))
-	for _, node := range slices.Concat(s.nodes, s.callers) {
+	servers := make([]Server, 0, len(nodes))
+	for _, node := range nodes {
 		server.Range = node
 		servers = append(servers, server)
 	}
@@ -435,7 +440,7 @@ func (e *Env) closedTo(tenant *Tenant) func(netip.Addr) bool {
 	return func(address netip.Addr) bool {
 		// A controller that connects to the address of another tenant's Service goes on to its pods.
 		isOthers := contain(seen.services, address) && !contain(open, address)
-		return isOthers || !isOpen && ranges.Contain(address) || isOpen && contain(seen.closed, address)
+		return isOthers || !isOpen && ranges.Contain(address) || isOpen && contain(seen.own, address)
 	}
 }
 

@@ -43,6 +43,9 @@ func translateNetworkPolicy(env *Env, tenant *Tenant, tenantPolicy, superPolicy 
 	}
 	confinement, isHere := confinement.here(&tenantPolicy.Spec)
 	lost := SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
+	if confinement != nil && len(confinement.Remotes) > 0 && superPolicy.Spec.Size() > maxPolicyBytes {
+		isHere, lost = true, SuperNetworkPolicy(tenantPolicy, superPolicy, tenant.Key, confinement.withoutRemotes())
+	}
 	if size := superPolicy.Spec.Size(); size > maxPolicyBytes {
 		closePolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
 		return Notice{ReasonTenantLimit, fmt.Sprintf(

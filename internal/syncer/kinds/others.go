@@ -24,6 +24,8 @@ const (
 	maxComparisons = 200_000
 	// maxNamed bounds the addresses of pods elsewhere in all rules of a policy.
 	maxNamed = 5000
+	// minTold4 and minTold6 are the least prefix lengths of ranges that are taken up.
+	minTold4, minTold6 = 8, 16
 	// bytesNamed is about what an address takes in a policy.
 	bytesNamed = 32
 )
@@ -130,7 +132,7 @@ func networksTold(e *Env) map[string]memberNetwork {
 		if told.Name == e.ID {
 			continue
 		}
-		network := memberNetwork{disjoint(parsePrefixes(told.Status.Ranges)), disjoint(parsePrefixes(told.Status.Nodes)), map[string][]netip.Prefix{}}
+		network := memberNetwork{disjoint(slices.DeleteFunc(parsePrefixes(told.Status.Ranges), isTooWide)), disjoint(parsePrefixes(told.Status.Nodes)), map[string][]netip.Prefix{}}
 		for i := range told.Status.Namespaces {
 			in := &told.Status.Namespaces[i]
 			for j := range in.Pods {
@@ -140,6 +142,12 @@ func networksTold(e *Env) map[string]memberNetwork {
 		networks[told.Name] = network
 	}
 	return networks
+}
+
+// isTooWide returns whether a range is no network of a super cluster: one that is wrong there is not to close
+// everything everywhere.
+func isTooWide(of netip.Prefix) bool {
+	return of.Addr().Is4() && of.Bits() < minTold4 || of.Addr().Is6() && of.Bits() < minTold6
 }
 
 // known returns the networks of other super clusters, which must not be changed.
@@ -176,7 +184,12 @@ func (o *others) of(e *Env, tenant string) *remotes {
 	current := remotesTold(e, tenant)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.set(tenant, current)
+	if newer, exists := o.pods[tenant]; exists {
+		return newer // what was read here may be older
+	}
+	if e.Tenant(tenant) != nil {
+		o.set(tenant, current)
+	}
 	return current
 }
 
@@ -206,7 +219,7 @@ func remotesTold(e *Env, tenant string) *remotes {
 			continue
 		}
 		if holders == nil {
-			holders = holdersOf(e)
+			holders = holdersOf(e.ID, e.network.own(e), e.others.known(e))
 		}
 		if meta := conditionOf(told); meta != nil && meta.Status == metav1.ConditionFalse {
 			found.left = append(found.left, told.Name)
@@ -228,7 +241,8 @@ type holders struct {
 	bits map[int]bool
 }
 
-func holdersOf(e *Env) *holders {
+// holdersOf returns the holders of own, which are the ranges of super cluster id, and of networks.
+func holdersOf(id string, own []netip.Prefix, networks map[string]memberNetwork) *holders {
 	h := &holders{ids: map[netip.Prefix]string{}, bits: map[int]bool{}}
 	add := func(id string, ranges []netip.Prefix) {
 		for _, each := range ranges {
@@ -239,9 +253,9 @@ func holdersOf(e *Env) *holders {
 			h.ids[each], h.bits[each.Bits()] = holder, true
 		}
 	}
-	add(e.ID, e.network.own(e))
-	for id, network := range e.others.known(e) {
-		add(id, network.ranges)
+	add(id, own)
+	for other, network := range networks {
+		add(other, network.ranges)
 	}
 	return h
 }
@@ -389,4 +403,16 @@ func (c *Confinement) withoutRemotes() *Confinement {
 	without := *c
 	without.Remotes = nil
 	return &without
+}
+
+// withoutOthers returns a Confinement without anything of other super clusters: neither pods nor those who call.
+func (c *Confinement) withoutOthers() *Confinement {
+	without := c.withoutRemotes()
+	without.Servers, without.Callers = c.Servers[:c.local.servers], c.Callers[:c.local.callers]
+	return without
+}
+
+// others returns how much of other super clusters there is.
+func (c *Confinement) others() int {
+	return len(c.Remotes) + len(c.Servers) - c.local.servers + len(c.Callers) - c.local.callers
 }

@@ -378,7 +378,7 @@ const snapshotsPerStorage = 10
 // otherwise records an Event. Those that begin at the same time are not in each other's sum.
 func (s *Snapshots) fits(tenant *Tenant, key engine.Key, tenantSnapshot *unstructured.Unstructured) bool {
 	superNamespace := tenancy.SuperNamespace(key.Tenant, key.Namespace)
-	sum := s.bytes(superNamespace, tenantSnapshot)
+	sum := s.bytesOfClaim(superNamespace, tenantSnapshot) // its status is the tenant's to write
 	for _, object := range s.env.SuperCache.InNamespace(KindSnapshot, superNamespace) {
 		if snapshot, ok := object.(*unstructured.Unstructured); ok {
 			sum = min(sum+s.bytes(superNamespace, snapshot), slice.MaxAmount)
@@ -395,7 +395,7 @@ func (s *Snapshots) fits(tenant *Tenant, key engine.Key, tenantSnapshot *unstruc
 	return false
 }
 
-// bytes returns the size of a snapshot: that of its claim until it is taken, 0 where that is gone.
+// bytes returns the size of a super snapshot: that of its claim until it is taken.
 func (s *Snapshots) bytes(superNamespace string, snapshot *unstructured.Unstructured) int64 {
 	size, _, _ := unstructured.NestedFieldNoCopy(snapshot.Object, "status", "restoreSize")
 	switch size := size.(type) {
@@ -406,6 +406,11 @@ func (s *Snapshots) bytes(superNamespace string, snapshot *unstructured.Unstruct
 			return slice.Bytes(quantity)
 		}
 	}
+	return s.bytesOfClaim(superNamespace, snapshot)
+}
+
+// bytesOfClaim returns the size of the claim of a snapshot, 0 where that is gone.
+func (s *Snapshots) bytesOfClaim(superNamespace string, snapshot *unstructured.Unstructured) int64 {
 	claim, exists, _ := get[*corev1.PersistentVolumeClaim](s.env.SuperCache, KindClaim, superNamespace, text(snapshot, "spec", "source", "persistentVolumeClaimName"))
 	if !exists {
 		return 0

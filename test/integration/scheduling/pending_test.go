@@ -11,9 +11,9 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// TestPendingPods: of a tenant whose policy lets two pods wait, a third one is told so, and scheduled when one of them
+// TestPodsThatMayNotWait: of a tenant whose policy lets two pods wait, a third one is told so, and scheduled when one of them
 // is gone.
-func TestPendingPods(t *testing.T) {
+func TestPodsThatMayNotWait(t *testing.T) {
 	w := shared
 	w.follow(t, "pending", func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 2 })
 	w.run(t)
