@@ -49,7 +49,8 @@ const (
 type Controller struct {
 	// Client reads Clusters (a cache will do) and writes Nodes and Leases.
 	Client client.Client
-	// Reader reads Secrets, Nodes, Leases, NamespacePlacements and ClusterAddresses. Nil: the manager's uncached reader.
+	// Reader reads Secrets, Nodes, Leases, NamespacePlacements and ClusterAddresses. Nil: the manager's uncached
+	// reader.
 	Reader client.Reader
 	// Recorder records Events on Clusters.
 	Recorder record.EventRecorder

@@ -29,8 +29,8 @@ func Clientset(objects ...runtime.Object) *fake.Clientset {
 	return fake.NewSimpleClientset(objects...)
 }
 
-// VersionedPods lets a clientset give the pods that are written to it resource versions, and refuse writes of others than
-// the last one, as API servers do: where two programs write one pod, the outcome hangs on it.
+// VersionedPods lets a clientset give the pods that are written to it resource versions, and refuse writes of others
+// than the last one, as API servers do: where two programs write one pod, the outcome hangs on it.
 func VersionedPods(api *fake.Clientset) {
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
 	var mu sync.Mutex

@@ -2,10 +2,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConditionAddressesComplete: the ClusterAddresses of a tenant have all of its pods in the super cluster. Written by
-// the syncer. While it is False, the pods that are left out, and the tenant's pods in other super clusters, do not
-// reach each other where the tenant is isolated.
-const ConditionAddressesComplete = "Complete"
+// Conditions of ClusterAddresses.
+const (
+	// ConditionAddressesComplete: the ClusterAddresses of a tenant have all of its pods in the super cluster. Written
+	// by the syncer. While it is False, the pods that are left out, and the tenant's pods in other super clusters, do
+	// not reach each other where the tenant is isolated.
+	ConditionAddressesComplete = "Complete"
+)
 
 // Reasons of condition Complete of ClusterAddresses.
 const (

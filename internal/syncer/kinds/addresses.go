@@ -24,10 +24,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindAddresses are the ClusterAddresses in the meta cluster. A key with the id of this super cluster as its name is what
-// this syncer tells others, of a tenant or, with the namespace of ClusterAddresses in the place of the tenant's key, of
-// the super cluster itself: one of several replicas does that. A key without a name is what others tell, of a tenant or,
-// without one, of themselves: each replica takes that up.
+// KindAddresses are the ClusterAddresses in the meta cluster. A key with the id of this super cluster as its name is
+// what this syncer tells others, of a tenant or, with the namespace of ClusterAddresses in the place of the tenant's
+// key, of the super cluster itself: one of several replicas does that. A key without a name is what others tell, of a
+// tenant or, without one, of themselves: each replica takes that up.
 const KindAddresses = "addresses"
 
 const (
@@ -173,8 +173,8 @@ func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	return again, err
 }
 
-// toldOf returns what others are to be told of a tenant, or of the super cluster if that is the key, and after what time
-// to look again, if nothing tells.
+// toldOf returns what others are to be told of a tenant, or of the super cluster if that is the key, and after what
+// time to look again, if nothing tells.
 func (a *Addresses) toldOf(ctx context.Context, tenant string) (told *tenancyv1alpha1.ClusterAddressesStatus, again time.Duration, err error) {
 	if tenant != tenancyv1alpha1.ManagerNamespace {
 		told, err = a.ofPods(ctx, tenant)

@@ -73,7 +73,7 @@ func (p *pool) inPool(t *testing.T, clusters ...string) *book {
 	p.env.Clock, p.env.Meta, p.env.Look = b.clock, b.meta, func(keys []engine.Key) { b.looked = append(b.looked, keys...) }
 	p.env.Told = func(namespace string) (told []*tenancyv1alpha1.ClusterAddresses) {
 		var list tenancyv1alpha1.ClusterAddressesList
-		require.NoError(t, b.meta.List(context.Background(), &list, client.InNamespace(namespace)))
+		require.NoError(t, b.meta.List(t.Context(), &list, client.InNamespace(namespace)))
 		for i := range list.Items {
 			told = append(told, &list.Items[i])
 		}

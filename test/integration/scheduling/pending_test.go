@@ -11,8 +11,8 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// TestPodsThatMayNotWait: of a tenant whose policy lets two pods wait, a third one is told so, and scheduled when one of them
-// is gone.
+// TestPodsThatMayNotWait: of a tenant whose policy lets two pods wait, a third one is told so, and scheduled when one
+// of them is gone.
 func TestPodsThatMayNotWait(t *testing.T) {
 	w := shared
 	w.follow(t, "pending", func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 2 })
