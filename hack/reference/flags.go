@@ -15,7 +15,7 @@ import (
 
 // flagsPage lists the flags of each program, with the feature gates in their own table.
 func flagsPage(*source) (string, error) {
-	if err := os.Unsetenv("NODE_NAME"); err != nil { // defaults of vn-agent
+	if err := os.Unsetenv("NODE_IP"); err != nil { // defaults of vn-agent
 		return "", fmt.Errorf("reading no environment: %w", err)
 	}
 	syncerCommand, err := syncer.NewCommand()

@@ -184,7 +184,7 @@ func TestGateRows(t *testing.T) {
 }
 
 func TestFlagsPage(t *testing.T) {
-	t.Setenv("NODE_NAME", "of-this-machine")
+	t.Setenv("NODE_IP", "of-this-machine")
 	got, err := flagsPage(nil)
 	require.NoError(t, err)
 	for _, want := range []string{

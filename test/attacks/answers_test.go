@@ -138,6 +138,10 @@ func TestAnswers(t *testing.T) {
 				perSecond := float64(sent.Load()-before) / time.Since(begun).Seconds()
 				return perSecond < 10_000, perSecond
 			})
+			slow := sent.Load()
+			eventually(t, "the watch is read on, not closed", func(context.Context) (bool, any) {
+				return sent.Load() > slow+10_000, sent.Load() - slow
+			})
 		})
 	}, back)
 }

@@ -26,6 +26,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -167,24 +168,36 @@ func TestBounds(t *testing.T) {
 		})
 		return pod
 	}
+	tolerateAll := func(t *testing.T, name string) {
+		t.Helper()
+		pod := tolerate(t, name, 40)
+		eventually(t, "the super pod tolerates all", func(ctx context.Context) (bool, any) {
+			superPod := p.attacker.superPod(ctx, t, pod)
+			return len(superPod.Spec.Tolerations) >= 40, len(superPod.Spec.Tolerations)
+		})
+	}
 	attack(t, "tolerations", alone, func(t *testing.T) {
 		other, _ := p.attacker.sole(t, "beside-tolerations")
 		before := p.work(t)
+		tolerateAll(t, "tolerates-some")
+		ordinary := p.work(t) - before
+		before = p.work(t)
 		for i := range 4 {
 			p.attacker.told(t, tolerate(t, fmt.Sprint("tolerates-", i), 1500), []string{"TolerationsLeftOut"}, "at most 64")
 		}
 		p.attacker.runs(t, newPod(t, other, "p", ""))
 		for i := range 4 {
-			require.LessOrEqual(t, len(p.attacker.superPod(t.Context(), t, newPod(t, namespace, fmt.Sprint("tolerates-", i), "")).Spec.Tolerations), 130)
+			superPod := p.attacker.superPod(t.Context(), t, newPod(t, namespace, fmt.Sprint("tolerates-", i), ""))
+			// A pod that runs keeps what it has, and gets up to twice what goes down. Admission below adds two.
+			require.LessOrEqual(t, len(superPod.Spec.Tolerations), 2*policy.MaxTolerations+2)
 		}
-		// One pass takes milliseconds; one pod took four minutes.
-		require.Less(t, p.work(t)-before, 20*time.Second, "CPU time of all programs")
+		now := p.work(t) - before
+		t.Logf("the programs took %s of CPU time for four pods of 1,500 tolerations and one beside them, %s for one of 40", now, ordinary)
+		// Five pods cost five times as much. Twice that is for 1,500 tolerations in one pass, which takes milliseconds,
+		// and the slack for what the programs do meanwhile: without the bound one pod took four minutes.
+		require.Less(t, now, 10*ordinary+5*time.Second, "CPU time of all programs")
 	}, func(t *testing.T) {
-		pod := tolerate(t, "tolerates-some", 40)
-		eventually(t, "the super pod tolerates all", func(ctx context.Context) (bool, any) {
-			superPod := p.attacker.superPod(ctx, t, pod)
-			return len(superPod.Spec.Tolerations) >= 40, len(superPod.Spec.Tolerations)
-		})
+		tolerateAll(t, "tolerates-some-more")
 	})
 	attack(t, "labels", beside, func(t *testing.T) {
 		other, where := p.attacker.sole(t, "labels")
@@ -199,7 +212,7 @@ func TestBounds(t *testing.T) {
 	})
 	attack(t, "writes", alone, func(t *testing.T) {
 		p.follow(t, p.attacker, "few-writes")
-		const size = 100 << 10
+		const size, perSecond = 100 << 10, 64 << 10 // the latter is that of the policy
 		config := configMap(namespace, "flipped", "")
 		p.attacker.create(t, config)
 		flip := func(i int) {
@@ -207,7 +220,7 @@ func TestBounds(t *testing.T) {
 			require.NoError(t, p.attacker.Patch(t.Context(), config, client.RawPatch(types.MergePatchType, []byte(patch))))
 		}
 		// Until the policy is in force, and the rate used up: with the attacker's usual one it never is.
-		rounds := 0
+		rounds, started := 0, time.Now()
 		eventually(t, "an Event WriteRateExceeded", func(ctx context.Context) (bool, any) {
 			rounds++
 			flip(rounds)
@@ -215,15 +228,15 @@ func TestBounds(t *testing.T) {
 		})
 		copied := appears(t, super, superNamespace, config.Name, &corev1.ConfigMap{}, nil)
 		seen, writes := copied.ResourceVersion, 0
-		for started := time.Now(); time.Since(started) < 3*time.Second; rounds++ {
+		for begun := time.Now(); time.Since(begun) < 3*time.Second; rounds++ {
 			flip(rounds)
 			require.NoError(t, super.Get(t.Context(), client.ObjectKeyFromObject(copied), copied))
 			if copied.ResourceVersion != seen {
 				seen, writes = copied.ResourceVersion, writes+1
 			}
 		}
-		// 16 KiB a second are half an object in 3 seconds, and one may be on its way.
-		require.LessOrEqual(t, writes, 2)
+		// Nothing was left at some time since the start, when the Event was made. One write may take more than is left.
+		require.LessOrEqual(t, writes, 1+int(time.Since(started).Seconds()*perSecond/size))
 		p.served(t)
 	}, func(t *testing.T) {
 		config := configMap(namespace, "changed", "")
@@ -233,7 +246,7 @@ func TestBounds(t *testing.T) {
 			appears(t, super, superNamespace, config.Name, &corev1.ConfigMap{}, func(copied *corev1.ConfigMap) bool { return copied.Data["data"] == value })
 		}
 	})
-	policy := func(name string, blocks int) *networkingv1.NetworkPolicy {
+	networkPolicy := func(name string, blocks int) *networkingv1.NetworkPolicy {
 		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"none": "selected"}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
@@ -249,18 +262,18 @@ func TestBounds(t *testing.T) {
 			"spec": map[string]any{"network": map[string]any{"poolCIDRs": ranges}},
 		}})
 		p.follow(t, p.attacker, "many-ranges")
-		object := policy("many-blocks", 500)
+		object := networkPolicy("many-blocks", 500)
 		p.attacker.create(t, object)
 		p.attacker.told(t, object, []string{tenantLimit}, "nothing is allowed")
 		copied := appears(t, super, superNamespace, object.Name, &networkingv1.NetworkPolicy{}, nil)
 		require.Empty(t, copied.Spec.Egress)
 		require.Equal(t, object.Spec.PolicyTypes, copied.Spec.PolicyTypes, "it is closed, not open")
 	}, func(t *testing.T) {
-		object := policy("some-blocks", 50)
+		object := networkPolicy("some-blocks", 50)
 		p.attacker.create(t, object)
 		require.NotEmpty(t, appears(t, super, superNamespace, object.Name, &networkingv1.NetworkPolicy{}, nil).Spec.Egress)
 	})
-	attack(t, "kept-choices", beside, func(t *testing.T) {
+	attack(t, "kept-choices", alone, func(t *testing.T) {
 		const pods = 20
 		// Without a quota it is placed nowhere.
 		nowhere := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nowhere-"}}
@@ -280,7 +293,10 @@ func TestBounds(t *testing.T) {
 		}
 		last := choose(newPod(t, nowhere.Name, "last", ""), super.name)
 		p.attacker.create(t, last)
-		p.attacker.told(t, last, []string{tenancy.ReasonSuperClusterNotPlaced})
+		// Not told, which reads the NamespacePlacement to describe the namespace.
+		eventually(t, "an Event about the last pod", func(ctx context.Context) (bool, any) {
+			return p.attacker.hasWarning(ctx, last, []string{tenancy.ReasonSuperClusterNotPlaced}, nil), nil
+		})
 		require.Less(t, p.readsOfPlacements(t)-before, pods/2, "a pod that was told costs a live read at each look")
 	}, func(t *testing.T) {
 		_, where := p.attacker.runs(t, choose(newPod(t, namespace, "chosen", ""), super.name))

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/test/await"
 )
 
 // TestForeign: what others keep in a super cluster, in places and under names that a tenant may name.
@@ -114,7 +116,13 @@ func TestWords(t *testing.T) {
 		superPod, super := p.attacker.runs(t, newPod(t, namespace, "on-a-node", ""))
 		patch := fmt.Sprintf(`{"status":{"nodeInfo":{"kubeletVersion":%q,"machineID":"id-1","systemUUID":"id-2","bootID":"id-3"},"conditions":[
 			{"type":"OOMKilling","status":"True","reason":"OOMKilling","message":%q},{"type":"Ready","status":"True","reason":"KubeletReady","message":%[2]q}]}}`, version, killed)
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: superPod.Spec.NodeName}}
+		node := appears(t, super, "", superPod.Spec.NodeName, &corev1.Node{}, nil)
+		former := node.Status.DeepCopy()
+		t.Cleanup(func() {
+			await.Change(t, super, node, func(node *corev1.Node) {
+				node.Status.NodeInfo, node.Status.Conditions = former.NodeInfo, former.Conditions
+			}, "status")
+		})
 		require.NoError(t, super.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
 		shown := appears(t, p.attacker.cluster, "", super.name+"."+superPod.Spec.NodeName, &corev1.Node{}, func(node *corev1.Node) bool {
 			return node.Status.NodeInfo.KubeletVersion == version

@@ -196,9 +196,10 @@ func TestSuperClusters(t *testing.T) {
 		require.True(t, node.Spec.Unschedulable)
 	})
 	// What one says is of another's: the twin and the nameless one are left for the last.
-	if t.Run("bad ones", testBadSuperClusters) {
-		t.Run("gone", testClusterGone)
-	}
+	t.Run("bad ones, and those that are gone", func(t *testing.T) {
+		badSuperClusters(t)
+		clustersGone(t)
+	})
 }
 
 func taintKeys(node *corev1.Node) []string {
@@ -333,7 +334,9 @@ func testHeadroom(t *testing.T) {
 	awaitOffer(t, "r1", "True/SuperClusterReady 5500m 23Gi 219")
 }
 
-func testBadSuperClusters(t *testing.T) {
+// badSuperClusters makes Clusters of which the last two stay: twin-cluster, and nameless-cluster with the id r2.
+func badSuperClusters(t *testing.T) {
+	t.Helper()
 	for _, tc := range []struct {
 		name       string
 		kubeconfig []byte
@@ -345,27 +348,24 @@ func testBadSuperClusters(t *testing.T) {
 		{name: "twin-cluster", kubeconfig: shared.super.KubeConfig, wantReason: superclusters.ReasonDuplicateID},
 		{name: "nameless-cluster", kubeconfig: shared.tenant.KubeConfig, wantReason: superclusters.ReasonSuperClusterInfoMissing},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if tc.kubeconfig != nil {
-				createSecret(t, tc.name, "admin-kubeconfig", tc.kubeconfig)
-			}
-			createCluster(t, tc.name)
-			message := awaitEvent(t, clusterKind(), tc.name, tc.wantReason)
-			require.NotContains(t, message, "PRIVATE KEY")
-			node, err := getNode(t, "r1")
-			require.NoError(t, err)
-			require.Equal(t, "default/first", node.Annotations[superclusters.AnnotationClusterRef])
-		})
+		if tc.kubeconfig != nil {
+			createSecret(t, tc.name, "admin-kubeconfig", tc.kubeconfig)
+		}
+		createCluster(t, tc.name)
+		message := awaitEvent(t, clusterKind(), tc.name, tc.wantReason)
+		require.NotContains(t, message, "PRIVATE KEY", tc.name)
+		node, err := getNode(t, "r1")
+		require.NoError(t, err)
+		require.Equal(t, "default/first", node.Annotations[superclusters.AnnotationClusterRef], tc.name)
 	}
-	t.Run("the nameless one gets a name", func(t *testing.T) {
-		nameSuperCluster(t, shared.inTenant, "r2")
-		awaitOffer(t, "r2", "True/SuperClusterHasNoNodes 0 0 0")
-	})
+	nameSuperCluster(t, shared.inTenant, "r2")
+	awaitOffer(t, "r2", "True/SuperClusterHasNoNodes 0 0 0")
 }
 
-// testClusterGone deletes the Cluster while a namespace is placed there: the twin takes its place; without one the Node
-// would wait.
-func testClusterGone(t *testing.T) {
+// clustersGone deletes nameless-cluster while a namespace is placed there, for which the Node waits, and the first one,
+// whose place the twin takes.
+func clustersGone(t *testing.T) {
+	t.Helper()
 	root := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "some-root"}}
 	require.NoError(t, shared.client.Create(t.Context(), root))
 	placement := &schedulerv1alpha1.NamespacePlacement{

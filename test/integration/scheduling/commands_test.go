@@ -8,16 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	logsapi "k8s.io/component-base/logs/api/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/cmd/vc-scheduler/app"
 )
-
-func init() {
-	// A process sets up its logs once; tests run several commands.
-	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
-}
 
 // command runs a command of vc-scheduler with a kubeconfig, and returns what it prints and its exit code.
 func command(t *testing.T, kubeconfig string, args ...string) (printed string, code int) {

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -124,6 +125,8 @@ func (p *program) runs() bool {
 var shared *world
 
 func TestMain(m *testing.M) {
+	// A process sets up its logs once; tests run several commands.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	ctrl.SetLogger(klog.Background())
 	if isProgram, err := runProgram(context.Background()); isProgram {
 		if err != nil {

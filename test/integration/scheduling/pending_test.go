@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -41,6 +42,7 @@ func TestPodsThatMayNotWait(t *testing.T) {
 	third := w.pod(t, name, "third", large)
 	message := w.eventMessage(t, name, "third", schedulerv1alpha1.ReasonTenantLimit)
 	require.Contains(t, message, "2 pods of the tenant wait for a super cluster, and 2 may (limits.pendingPods of TenantPolicy pending)")
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(third), third))
 	require.False(t, refused(third), "nobody has looked for a super cluster")
 
 	require.NoError(t, w.tenant.Delete(t.Context(), waiting[0]))

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -80,8 +81,7 @@ func (w *world) testLabelIsLost(t *testing.T) {
 	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(pod), now))
 	require.Equal(t, pod.UID, now.UID)
 	require.Nil(t, now.DeletionTimestamp)
-	config.Data = map[string]string{"data": "changed"}
-	require.NoError(t, w.tenant.Update(t.Context(), config))
+	await.Change(t, w.tenant, config, func(config *corev1.ConfigMap) { config.Data = map[string]string{"data": "changed"} })
 	appears(t, w.super, w.superName("web"), config.Name, &corev1.ConfigMap{}, func(copied *corev1.ConfigMap) bool { return copied.Data["data"] == "changed" })
 	w.notWarned(t, "Conflict", pod.Name)
 	w.notWarned(t, "SuperPodDeleted", pod.Name)
@@ -143,9 +143,10 @@ func (w *world) testAddedContainer(t *testing.T) {
 			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, ContainerID: "x://" + name},
 		}}
 	}
-	superPod.Status.Phase = corev1.PodFailed
-	superPod.Status.ContainerStatuses = []corev1.ContainerStatus{status("main", 1, "mine"), status(added, 7, "the operator's")}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(superPod *corev1.Pod) {
+		superPod.Status.Phase = corev1.PodFailed
+		superPod.Status.ContainerStatuses = []corev1.ContainerStatus{status("main", 1, "mine"), status(added, 7, "the operator's")}
+	}, "status")
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 	require.Len(t, pod.Status.ContainerStatuses, 1)
 	require.Equal(t, "main", pod.Status.ContainerStatuses[0].Name)
@@ -161,10 +162,11 @@ func (w *world) testReadinessGate(t *testing.T) {
 	create(t, w.tenant, pod)
 	superPod := w.run(t, pod.Name, "n0")
 	hour := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
-	for i := range superPod.Status.Conditions {
-		superPod.Status.Conditions[i].LastTransitionTime = hour
-	}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(superPod *corev1.Pod) {
+		for i := range superPod.Status.Conditions {
+			superPod.Status.Conditions[i].LastTransitionTime = hour
+		}
+	}, "status")
 	ready := func(want corev1.ConditionStatus) func(pod *corev1.Pod) bool {
 		return func(pod *corev1.Pod) bool {
 			_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodReady)
@@ -173,11 +175,9 @@ func (w *world) testReadinessGate(t *testing.T) {
 	}
 	appears(t, w.tenant, "web", pod.Name, pod, ready(corev1.ConditionFalse))
 	begun := time.Now().Truncate(time.Second)
-	eventually(t, func() error {
-		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
-		return w.tenant.Status().Update(t.Context(), pod)
-	})
+	}, "status")
 	appears(t, w.tenant, "web", pod.Name, pod, ready(corev1.ConditionTrue))
 	_, condition := podutil.GetPodCondition(&pod.Status, corev1.PodReady)
 	require.False(t, condition.LastTransitionTime.Time.Before(begun), "it was not ready before: %s", condition.LastTransitionTime)
@@ -190,14 +190,14 @@ func (w *world) testLimitsAreAdded(t *testing.T) {
 	create(t, w.tenant, pod)
 	superPod := w.run(t, pod.Name, "n0")
 	require.Empty(t, superPod.Spec.Containers[0].Resources.Limits)
-	superPod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "main", Image: "x", ImageID: "x", ContainerID: "x://1", Resources: superPod.Spec.Containers[0].Resources.DeepCopy(),
-	}}
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(superPod *corev1.Pod) {
+		superPod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", Image: "x", ImageID: "x", ContainerID: "x://1", Resources: superPod.Spec.Containers[0].Resources.DeepCopy(),
+		}}
+	}, "status")
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return len(pod.Status.ContainerStatuses) == 1 })
 	want := builders.Resources("cpu", "200m", "memory", "100Mi")
-	pod.Spec.Containers[0].Resources.Limits = want
-	require.NoError(t, w.tenant.SubResource("resize").Update(t.Context(), pod))
+	await.Change(t, w.tenant, pod, func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Limits = want }, "resize")
 	appears(t, w.super, superPod.Namespace, pod.Name, superPod, func(superPod *corev1.Pod) bool {
 		return cmp.Equal(want, superPod.Spec.Containers[0].Resources.Limits)
 	})
@@ -212,8 +212,7 @@ func (w *world) testNodeIsGone(t *testing.T) {
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
 	appears(t, w.tenant, "", "r1.goes", &corev1.Node{}, nil)
 	require.NoError(t, w.super.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "goes"}}))
-	superPod.Status.Phase = corev1.PodFailed
-	require.NoError(t, w.super.Status().Update(t.Context(), superPod))
+	await.Change(t, w.super, superPod, func(superPod *corev1.Pod) { superPod.Status.Phase = corev1.PodFailed }, "status")
 	appears(t, w.tenant, "web", pod.Name, pod, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 	require.NoError(t, w.super.Delete(t.Context(), superPod, client.GracePeriodSeconds(0)))
 	vanishes(t, w.tenant, "", "r1.goes", &corev1.Node{})
@@ -262,9 +261,8 @@ func (w *world) testImmutable(t *testing.T) {
 		appears(t, w.super, w.superName("web"), meta.Name, copied, nil)
 		require.NoError(t, w.super.Patch(t.Context(), copied, client.RawPatch(types.MergePatchType, []byte(`{"immutable":true}`))))
 	}
-	config.Data["data"], secret.Data["data"] = "b", []byte("b")
-	require.NoError(t, w.tenant.Update(t.Context(), config))
-	require.NoError(t, w.tenant.Update(t.Context(), secret))
+	await.Change(t, w.tenant, config, func(config *corev1.ConfigMap) { config.Data["data"] = "b" })
+	await.Change(t, w.tenant, secret, func(secret *corev1.Secret) { secret.Data["data"] = []byte("b") })
 	appears(t, w.super, w.superName("web"), meta.Name, &corev1.ConfigMap{}, func(copied *corev1.ConfigMap) bool { return copied.Data["data"] == "b" })
 	appears(t, w.super, w.superName("web"), meta.Name, &corev1.Secret{}, func(copied *corev1.Secret) bool { return string(copied.Data["data"]) == "b" })
 }

@@ -322,7 +322,6 @@ func (w *world) testSyncDown(t *testing.T, other *world) {
 	}
 }
 
-// testSyncLimits makes too many objects, and one that is too large.
 // testSyncTotal makes fewer objects in each of two namespaces than either may have, and more than both may.
 func (w *world) testSyncTotal(t *testing.T) {
 	bound := func(total int32) {
@@ -370,6 +369,7 @@ func (w *world) testSyncTotal(t *testing.T) {
 	release(t, w.super2, w.superName("second"), "")
 }
 
+// testSyncLimits makes too many objects, and one that is too large.
 func (w *world) testSyncLimits(t *testing.T) {
 	create(t, w.tenant, widget("Widget", "web", "large", map[string]any{"color": strings.Repeat("x", 5000)}))
 	w.warned(t, "web", "large", "TenantLimit")

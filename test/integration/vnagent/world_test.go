@@ -129,6 +129,7 @@ func write(t testing.TB, path string, content []byte) {
 
 // world is a vn-agent between the API servers of tenants a and b and a super cluster.
 type world struct {
+	mode    string
 	address string
 	// serving signs vn-agent's and the backend's certificates, tenants those of tenants.
 	serving, tenants authority
@@ -165,7 +166,7 @@ func eachMode(t *testing.T, run func(t *testing.T, w *world)) {
 func newWorld(t testing.TB, mode string) *world {
 	t.Helper()
 	w := &world{
-		serving: newAuthority(t, "serving"), tenants: newAuthority(t, "tenants"), folder: t.TempDir(), upstream: &upstream{},
+		mode: mode, serving: newAuthority(t, "serving"), tenants: newAuthority(t, "tenants"), folder: t.TempDir(), upstream: &upstream{},
 		stopped: make(chan error, 1), registry: prometheus.NewRegistry(),
 	}
 	agent := w.startUpstream(t)
