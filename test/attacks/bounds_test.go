@@ -81,8 +81,6 @@ func annotated(pod *corev1.Pod, value string) *corev1.Pod {
 
 // TestBounds: objects that are small in the tenant's control plane, and large or laborious when a program has made
 // something of them.
-//
-//nolint:gocyclo // one attack after the other, with its twin
 func TestBounds(t *testing.T) {
 	p := connect(t)
 	namespace, super := p.attacker.sole(t, "bounds")
