@@ -7,8 +7,9 @@ usage() {
 Usage: hack/setup-vn-agent.sh --kubeconfig FILE [flags] [NODE...]
 
 Applies manifests/vn-agent/node for each NODE of the super cluster that FILE reaches, for all nodes if none is given:
-an account, its rights on this one Node, and a DaemonSet for it. They belong to the Node, and are removed with it. Run
-it again when there are more nodes; what is there already stays as it is.
+an account, its rights on this one Node, and a DaemonSet for it. They belong to the Node, and are removed with it. For
+the super cluster it applies a policy that keeps these accounts from the API server's proxy. Run it again when there are
+more nodes: what is there already gets what the manifests say now.
 
 Flags:
   --kubeconfig FILE  kubeconfig of an administrator of the super cluster
@@ -54,7 +55,12 @@ super=("$kubectl" --kubeconfig "$kubeconfig")
 listed=$("${super[@]}" get nodes ${nodes[@]+"${nodes[@]}"} -o 'go-template={{if .items}}{{range .items}}{{.metadata.name}} {{.metadata.uid}}{{"\n"}}{{end}}{{else if .metadata.name}}{{.metadata.name}} {{.metadata.uid}}{{"\n"}}{{end}}') ||
   fail "the nodes cannot be read (message above)"
 [[ -n $listed ]] || fail "the super cluster has no nodes"
+while read -r node _; do
+  ((${#node} <= 63)) || fail "the name of node $node is longer than 63 characters, and no label value"
+done <<<"$listed"
 objects=$("$kubectl" kustomize "$manifests") || fail "$manifests cannot be built (message above)"
+# A name is a string, also where it is of digits alone.
+objects=$(sed -E 's/(: |- )<node>$/\1"<node>"/' <<<"$objects")
 while read -r node uid; do
   filled=${objects//<node>/"$node"}
   printf -- '---\n%s\n' "${filled//<node-uid>/"$uid"}"

@@ -5,8 +5,8 @@
 # port, or the Service's node port.
 vn_agent_port() { if [[ $1 == apiserver ]]; then echo 30550; else echo 10550; fi; }
 
-# deploy_vn_agent ID MODE: deletes the vn-agent of the super cluster and applies that of manifests/vn-agent/MODE, with
-# the bed's certificates and image. In mode node it waits for the Nodes.
+# deploy_vn_agent ID MODE: deletes the vn-agent of the super cluster and its rights, and applies that of
+# manifests/vn-agent/MODE, with the bed's certificates and image. In mode node it waits for the Nodes.
 deploy_vn_agent() {
   local id=$1 mode=$2 dir=$OUT/vn-agent/$1 file node nodes=()
   mkdir -p "$dir"
@@ -16,7 +16,8 @@ deploy_vn_agent() {
   done
   fill node/vn-agent.yaml MANIFESTS="$(realpath --relative-to "$dir" "$ROOT/manifests/vn-agent/$mode")" ID="$id" \
     NODE_PORT="$(vn_agent_port apiserver)" >"$dir/kustomization.yaml"
-  kubectl --kubeconfig "$OUT/$id.kubeconfig" delete daemonset,deployment,service -n vc-manager \
+  kubectl --kubeconfig "$OUT/$id.kubeconfig" delete -n vc-manager \
+    daemonset,deployment,service,serviceaccount,clusterrole,clusterrolebinding \
     -l app.kubernetes.io/name=vn-agent --ignore-not-found >/dev/null
   if [[ $mode == apiserver ]]; then
     kubectl --kubeconfig "$OUT/$id.kubeconfig" apply -k "$dir" >/dev/null
@@ -29,11 +30,12 @@ deploy_vn_agent() {
 
 setup_vn_agent() { "$ROOT/hack/setup-vn-agent.sh" "$@"; }
 
-# wait_vn_agent ID: waits until its rollouts are complete.
+# wait_vn_agent ID: waits until its rollouts are complete. It fails where there are none.
 wait_vn_agent() {
   local workload workloads
   workloads=$(kubectl --kubeconfig "$OUT/$1.kubeconfig" get daemonset,deployment -n vc-manager \
     -l app.kubernetes.io/name=vn-agent -o name)
+  [[ -n $workloads ]] || { echo "$1 has no vn-agent" >&2; return 1; }
   for workload in $workloads; do
     kubectl --kubeconfig "$OUT/$1.kubeconfig" rollout status "$workload" -n vc-manager --timeout=120s
   done

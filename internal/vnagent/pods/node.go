@@ -14,7 +14,8 @@ import (
 const (
 	// shortestPause and longestPause bound the time from one reading of the kubelet's pods to the next. Between them it
 	// is pauseFactor times what the reading took: so a tenant whose pods are large, or who asks for pods that are not
-	// there, takes a tenth of a core at most, here and in the kubelet.
+	// there, takes a tenth of a core at most, here and in the kubelet, while a reading takes up to a second. Slower
+	// ones take more: who waits for a pod that is new is not to wait for longer than longestPause.
 	shortestPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 	pauseFactor                 = 10
 )
@@ -28,7 +29,7 @@ type Node struct {
 	turn chan struct{}
 
 	mu sync.Mutex
-	// last is the reading that ended last, nil before the first.
+	// last is the reading that ended last, nil before the first and while the next is made: two are not held at a time.
 	last *reading
 }
 
@@ -125,12 +126,17 @@ func (n *Node) since(ctx context.Context, begin time.Time) (*reading, error) {
 			return nil, ctx.Err()
 		}
 	}
+	n.setLast(nil)
 	// Others may wait for the answer, and one who does not is not to make us ask again.
 	next := n.ask(context.WithoutCancel(ctx))
-	n.mu.Lock()
-	n.last = next
-	n.mu.Unlock()
+	n.setLast(next)
 	return next, next.err
+}
+
+func (n *Node) setLast(last *reading) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last = last
 }
 
 // ask asks the kubelet.

@@ -3,10 +3,12 @@ package pods_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +132,25 @@ func TestNodeIsAskedSeldom(t *testing.T) {
 			cancel()
 		}
 		require.Equal(t, 1, asked.times())
+	})
+	inBubble(t, "one answer is held at a time", func(t *testing.T) {
+		var before weak.Pointer[corev1.Pod]
+		asked := 0
+		node := pods.NewNode(func(context.Context) ([]*corev1.Pod, error) {
+			asked++
+			runtime.GC()
+			require.Nil(t, before.Value())
+			pod := superPod("a-web", "p", "n1", "a", "web")
+			before = weak.Make(pod)
+			return []*corev1.Pod{pod}, nil
+		})
+		require.NoError(t, node.Ready(t.Context()))
+		time.Sleep(time.Second)
+		require.NoError(t, node.Ready(t.Context()))
+		require.Equal(t, 2, asked)
+		runtime.GC()
+		require.NotNil(t, before.Value())
+		runtime.KeepAlive(node)
 	})
 	inBubble(t, "a kubelet that fails", func(t *testing.T) {
 		asked := &kubelet{err: errors.New("connection refused")}
