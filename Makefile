@@ -76,7 +76,7 @@ demo-single-down: ## Remove everything that demo-single started.
 	@DEMO_DIR=_output/demo-single hack/demo-down.sh
 
 .PHONY: realnodes
-realnodes: realnodes-images ## Start the pool with real nodes: kubelets, containers, two tenants. Needs root.
+realnodes: realnodes-images ## Start the pool with real nodes: kubelets, containers, three tenants. Needs root.
 	@hack/realnodes/up.sh
 
 .PHONY: realnodes-images

@@ -3,7 +3,7 @@
 #
 #   hack/realnodes/vn-agent.sh            # in its current mode
 #   hack/realnodes/vn-agent.sh apiserver  # as a Deployment in front of each super cluster's API server
-#   hack/realnodes/vn-agent.sh node       # as a DaemonSet in front of the kubelets
+#   hack/realnodes/vn-agent.sh node       # as a DaemonSet for each node, in front of its kubelet
 #
 # A change of the mode restarts the syncers, which write vn-agent's endpoint into the status of tenants' Nodes.
 set -euo pipefail
