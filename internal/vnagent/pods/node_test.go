@@ -145,7 +145,7 @@ func TestNodeIsAskedSeldom(t *testing.T) {
 			return []*corev1.Pod{pod}, nil
 		})
 		require.NoError(t, node.Ready(t.Context()))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		require.NoError(t, node.Ready(t.Context()))
 		require.Equal(t, 2, asked)
 		runtime.GC()
