@@ -192,7 +192,10 @@ func TestHostilePods(t *testing.T) {
 // its namespace has room, and the tenant is told what to turn off.
 func TestBoundByTenant(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {
-		c := newTenant(t)
+		c := newTenantWith(t, func(c *tenantControlPlane) {
+			c.api = builders.Clientset()
+			builders.VersionedPods(c.api) // repairs and Bindings are written at the same time
+		})
 		for _, id := range []string{"r1", "r2"} {
 			c.cluster(id)
 			c.place("web", id, "1")

@@ -102,7 +102,6 @@ func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantContro
 	change(c)
 	if c.api == nil {
 		c.api = builders.Clientset()
-		builders.VersionedPods(c.api)
 	}
 	c.start()
 	t.Cleanup(func() { c.stop() })
