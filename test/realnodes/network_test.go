@@ -124,90 +124,93 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestPairs connects each pod of three tenants in two super clusters to each other one, by TCP and by UDP, while pods
-// of each come and go: those of one tenant reach each other, and nobody else. It is not parallel: other tests open the
+// end is a pod of a tenant in namespace pairs.
+type end struct {
+	tenant *cluster
+	pod    *corev1.Pod
+}
+
+const pairsNamespace = "pairs"
+
+// pairsPorts are those at which agnhost answers, by protocol.
+var pairsPorts = map[string]string{"tcp": "8080", "udp": "8081"}
+
+// TestPairs connects each pod of three tenants in two super clusters to each other one, by TCP and by UDP, while pods of
+// each come and go: those of one tenant reach each other, and nobody else. It is not parallel: other tests open the
 // network for a while.
 func TestPairs(t *testing.T) {
-	const namespace = "pairs"
-	type end struct {
-		tenant *cluster
-		pod    *corev1.Pod
-	}
 	nodes := []string{"r1.node-1", "r2.node-1"}
-	run := func(tenant *cluster, name, node string) end {
-		pod := newWebPod(t, name)
-		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
-		return end{tenant, tenant.create(t, namespace, pod)}
-	}
-	var ends []end
 	tenants := []*cluster{tenant1(t), tenant2(t), tenant3(t)}
-	for _, tenant := range tenants {
-		tenant.namespace(t, namespace, 4)
-		eventually(t, "two slices are in each super cluster", placed(tenant, namespace, map[string]int{"r1": 2, "r2": 2}))
-		for i, node := range nodes {
-			ends = append(ends, run(tenant, fmt.Sprint("p-", i), node))
-		}
-	}
-	ports := map[string]string{"tcp": "8080", "udp": "8081"}
-	// connects returns whether there is an answer, and an error if it is neither that nor silence.
-	connects := func(from, to end, protocol string) (bool, error) {
-		output, err := from.tenant.try(t, namespace, "exec", from.pod.Name, "--", "/agnhost", "connect", net.JoinHostPort(to.pod.Status.PodIP, ports[protocol]), "--timeout=2s", "--protocol="+protocol)
-		if err == nil || strings.Contains(output, "TIMEOUT") {
-			return err == nil, nil
-		}
-		return false, fmt.Errorf("%w: %s", err, output)
-	}
-	// pass tries each pair by each protocol until it is as it should be, or once.
-	pass := func(t *testing.T, round string, patience time.Duration) {
-		t.Helper()
-		var mutex sync.Mutex
-		table := map[string]int{}
-		var group errgroup.Group
-		group.SetLimit(4)
-		for _, from := range ends {
-			for _, to := range ends {
-				for protocol := range ports {
-					if from == to {
-						continue
-					}
-					group.Go(func() error {
-						want := from.tenant.name == to.tenant.name
-						got, err := connects(from, to, protocol)
-						for end := time.Now().Add(patience); (err != nil || got != want) && time.Now().Before(end); {
-							got, err = connects(from, to, protocol)
-						}
-						if err != nil || got != want {
-							return fmt.Errorf("%s of %s to %s of %s by %s: %v, %w", from.pod.Spec.NodeName, from.tenant.name, to.pod.Spec.NodeName, to.tenant.name, protocol, got, err)
-						}
-						mutex.Lock()
-						defer mutex.Unlock()
-						table[fmt.Sprintf("%s, want %v", protocol, want)]++
-						return nil
-					})
-				}
-			}
-		}
-		require.NoError(t, group.Wait(), round)
-		t.Logf("%s: as it should be: %v", round, table)
-	}
-	all := func(t *testing.T, round string) {
-		t.Helper()
-		pass(t, round, patience)
-		pass(t, round+", and once more", 0)
-	}
-	all(t, "at first")
-	for round := range 2 {
-		for i := range ends {
-			require.NoError(t, ends[i].tenant.client.CoreV1().Pods(namespace).Delete(t.Context(), ends[i].pod.Name, metav1.DeleteOptions{}))
-		}
-		order := []int{2, 0, 1}
-		ends = nil
-		for _, at := range order {
+	run := func(round int) (ends []end) {
+		for _, tenant := range tenants {
 			for i, node := range nodes {
-				ends = append(ends, run(tenants[at], fmt.Sprintf("p-%d-%d", round, i), node))
+				pod := newWebPod(t, fmt.Sprintf("p-%d-%d", round, i))
+				pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+				ends = append(ends, end{tenant, tenant.create(t, pairsNamespace, pod)})
 			}
 		}
-		all(t, fmt.Sprint("after all have gone and others have come, round ", round))
+		return ends
+	}
+	for _, tenant := range tenants {
+		tenant.namespace(t, pairsNamespace, 4)
+		eventually(t, "two slices are in each super cluster", placed(tenant, pairsNamespace, map[string]int{"r1": 2, "r2": 2}))
+	}
+	for round := range 3 {
+		ends := run(round)
+		once, then := tryPairs(t, ends, patience), tryPairs(t, ends, 0)
+		t.Logf("round %d: as it should be, after some time: %v, and then at each try: %v", round, once, then)
+		for _, each := range ends {
+			require.NoError(t, each.tenant.client.CoreV1().Pods(pairsNamespace).Delete(t.Context(), each.pod.Name, metav1.DeleteOptions{}))
+		}
+		tenants = append(tenants[1:], tenants[0])
+	}
+}
+
+// tryPairs tries each pair by each protocol until it is as it should be, for patience, or once. It returns how many
+// were.
+func tryPairs(t *testing.T, ends []end, patience time.Duration) map[string]int {
+	t.Helper()
+	var mutex sync.Mutex
+	table := map[string]int{}
+	var group errgroup.Group
+	group.SetLimit(4)
+	for _, from := range ends {
+		for _, to := range ends {
+			for protocol := range pairsPorts {
+				if from == to {
+					continue
+				}
+				group.Go(func() error {
+					want := from.tenant.name == to.tenant.name
+					if err := tryPair(t, from, to, protocol, want, patience); err != nil {
+						return err
+					}
+					mutex.Lock()
+					defer mutex.Unlock()
+					table[fmt.Sprintf("%s, want %v", protocol, want)]++
+					return nil
+				})
+			}
+		}
+	}
+	require.NoError(t, group.Wait())
+	return table
+}
+
+// tryPair returns an error if there is an answer where none is wanted, or the other way round. What is neither an
+// answer nor silence is no outcome.
+func tryPair(t *testing.T, from, to end, protocol string, want bool, patience time.Duration) error {
+	t.Helper()
+	for until := time.Now().Add(patience); ; {
+		output, err := from.tenant.try(t, pairsNamespace, "exec", from.pod.Name, "--", "/agnhost", "connect",
+			net.JoinHostPort(to.pod.Status.PodIP, pairsPorts[protocol]), "--timeout=2s", "--protocol="+protocol)
+		answers, silent := err == nil, err != nil && strings.Contains(output, "TIMEOUT")
+		if want && answers || !want && silent {
+			return nil
+		}
+		if !time.Now().Before(until) {
+			return fmt.Errorf("%s of %s to %s of %s by %s: answer %v, want %v: %s", from.pod.Spec.NodeName, from.tenant.name, to.pod.Spec.NodeName, to.tenant.name, protocol, answers, want, output)
+		}
 	}
 }
 
