@@ -135,8 +135,8 @@ const pairsNamespace = "pairs"
 // pairsPorts are those at which agnhost answers, by protocol.
 var pairsPorts = map[string]string{"tcp": "8080", "udp": "8081"}
 
-// TestPairs connects each pod of three tenants in two super clusters to each other one, by TCP and by UDP, while pods of
-// each come and go: those of one tenant reach each other, and nobody else. It is not parallel: other tests open the
+// TestPairs connects each pod of three tenants in two super clusters to each other one, by TCP and by UDP, while pods
+// of each come and go: those of one tenant reach each other, and nobody else. It is not parallel: other tests open the
 // network for a while.
 func TestPairs(t *testing.T) {
 	nodes := []string{"r1.node-1", "r2.node-1"}
