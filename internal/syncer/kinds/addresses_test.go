@@ -122,6 +122,15 @@ func (b *book) tells(t *testing.T, id string, ranges []string, pods ...string) {
 	}
 }
 
+// hasNodes lets another super cluster, which tells its ranges already, tell its nodes.
+func (b *book) hasNodes(t *testing.T, id string, nodes ...string) {
+	t.Helper()
+	network := &tenancyv1alpha1.ClusterAddresses{}
+	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: id}, network))
+	network.Status.Nodes = nodes
+	require.NoError(t, b.meta.Update(t.Context(), network))
+}
+
 // superPodAt is a super pod of the tenant's namespace with an address, that is so many minutes old.
 func superPodAt(namespace, name, address string, minutes int, labels map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{
@@ -482,10 +491,7 @@ func TestCallersElsewhereCloseNothing(t *testing.T) {
 		nodes = append(nodes, fmt.Sprintf("10.220.%d.%d/32", i/64, 2*(i%64)))
 	}
 	b.tells(t, "r2", []string{"10.220.0.0/16"})
-	network := &tenancyv1alpha1.ClusterAddresses{}
-	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
-	network.Status.Nodes = nodes
-	require.NoError(t, b.meta.Update(t.Context(), network))
+	b.hasNodes(t, "r2", nodes...)
 	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 	for i := range 3 {
 		p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy],
@@ -495,6 +501,37 @@ func TestCallersElsewhereCloseNothing(t *testing.T) {
 	require.Contains(t, from, peerAt("10.213.0.11/32"))
 	require.NotContains(t, from, peerAt("10.220.0.0/32"))
 	require.Contains(t, <-p.events.Events, "TooManyPodsElsewhere")
+}
+
+// TestNodesElsewhere: the nodes of another super cluster call what is published, but for those whose address is, or may
+// be, that of somebody here.
+func TestNodesElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, node string
+		want       bool
+	}{
+		{"elsewhere", "10.220.0.2/32", true},
+		{"two of them", "10.220.0.2/31", true},
+		{"one of two is the same", "10.213.0.10/31", false},
+		{"within a range of pods", "10.214.1.8/31", false},
+		{"around all", "10.208.0.0/12", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			b := p.inPool(t, "r1", "r2")
+			p.tenant.Policy = &policy.Ref{}
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }))
+			b.tells(t, "r2", []string{"10.220.0.0/16"})
+			b.hasNodes(t, "r2", tc.node)
+			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			from := p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
+			require.Equal(t, tc.want, slices.ContainsFunc(from, func(peer networkingv1.NetworkPolicyPeer) bool {
+				return peer.IPBlock != nil && peer.IPBlock.CIDR == tc.node
+			}))
+		})
+	}
 }
 
 // TestTakingUpIsBounded: the more a change lets a syncer write, the longer the next one waits.

@@ -208,7 +208,7 @@ func (s *seen) addOthers(id string, networks map[string]memberNetwork) (ranges [
 	s.controllers = map[string][]netip.Prefix{}
 	for _, other := range slices.Sorted(maps.Keys(networks)) {
 		network := networks[other]
-		isTwice := func(address netip.Prefix) bool { return holders.otherThan(other, address.Addr()) }
+		isTwice := func(address netip.Prefix) bool { return holders.otherThan(other, address) }
 		ranges = append(ranges, network.ranges...)
 		s.callers = append(s.callers, slices.DeleteFunc(slices.Clone(network.nodes), isTwice)...)
 		for namespace, addresses := range network.controllers {

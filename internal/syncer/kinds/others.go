@@ -8,6 +8,7 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -221,10 +222,10 @@ func remotesTold(e *Env, tenant string) *remotes {
 		if holders == nil {
 			holders = holdersOf(e.ID, e.network.own(e), e.others.known(e))
 		}
-		if meta := conditionOf(told); meta != nil && meta.Status == metav1.ConditionFalse {
+		if meta.IsStatusConditionFalse(told.Status.Conditions, tenancyv1alpha1.ConditionAddressesComplete) {
 			found.left = append(found.left, told.Name)
 		}
-		if !found.add(tenant, told, func(address netip.Addr) bool { return holders.otherThan(told.Name, address) }) {
+		if !found.add(tenant, told, func(address netip.Prefix) bool { return holders.otherThan(told.Name, address) }) {
 			found.left = append(found.left, told.Name)
 		}
 	}
@@ -237,8 +238,9 @@ func remotesTold(e *Env, tenant string) *remotes {
 type holders struct {
 	// ids is the super cluster with a range, "" for several.
 	ids map[netip.Prefix]string
-	// bits are the lengths of the ranges.
-	bits map[int]bool
+	// bits are the lengths of the ranges, and sorted are all of them by their first addresses.
+	bits   map[int]bool
+	sorted []netip.Prefix
 }
 
 // holdersOf returns the holders of own, which are the ranges of super cluster id, and of networks.
@@ -257,40 +259,41 @@ func holdersOf(id string, own []netip.Prefix, networks map[string]memberNetwork)
 	for other, network := range networks {
 		add(other, network.ranges)
 	}
+	h.sorted = slices.SortedFunc(maps.Keys(h.ids), func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	return h
 }
 
-// otherThan returns whether an address is in the ranges of another super cluster.
-func (h *holders) otherThan(superCluster string, address netip.Addr) bool {
+// otherThan returns whether another super cluster has one of the addresses of a range.
+func (h *holders) otherThan(superCluster string, of netip.Prefix) bool {
 	for bits := range h.bits {
-		if outer, err := address.Prefix(bits); err == nil {
+		if outer, err := of.Addr().Prefix(bits); err == nil && bits <= of.Bits() {
 			if id, exists := h.ids[outer]; exists && id != superCluster {
 				return true
 			}
 		}
 	}
-	return false
-}
-
-func conditionOf(told *tenancyv1alpha1.ClusterAddresses) *metav1.Condition {
-	for i := range told.Status.Conditions {
-		if told.Status.Conditions[i].Type == tenancyv1alpha1.ConditionAddressesComplete {
-			return &told.Status.Conditions[i]
+	first, _ := slices.BinarySearchFunc(h.sorted, of.Masked().Addr(), func(each netip.Prefix, address netip.Addr) int { return each.Addr().Compare(address) })
+	for _, inner := range h.sorted[first:] {
+		if !of.Contains(inner.Addr()) {
+			break
+		}
+		if h.ids[inner] != superCluster {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // add adds what one super cluster tells of a tenant's pods, without addresses for which isTwice is true. It returns
 // whether that was all that counts: of more than maxTold the others are left out.
-func (r *remotes) add(tenant string, told *tenancyv1alpha1.ClusterAddresses, isTwice func(netip.Addr) bool) bool {
+func (r *remotes) add(tenant string, told *tenancyv1alpha1.ClusterAddresses, isTwice func(netip.Prefix) bool) bool {
 	for i := range told.Status.Namespaces {
 		in := &told.Status.Namespaces[i]
 		for j := range in.Pods {
 			remote := Remote{Namespace: in.Name, NamespaceLabels: ofTenant(in.Labels, tenant), Labels: ofTenant(in.Pods[j].Labels, tenant)}
 			for _, text := range in.Pods[j].Addresses {
 				address, ok := parseAddress(text)
-				if !ok || isSpecial(address.Addr()) || r.addresses[address.Addr()] || isTwice(address.Addr()) {
+				if !ok || isSpecial(address.Addr()) || r.addresses[address.Addr()] || isTwice(address) {
 					continue
 				}
 				if len(r.addresses) >= maxTold {
