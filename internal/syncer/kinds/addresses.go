@@ -24,12 +24,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindAddresses are the ClusterAddresses in the meta cluster. A key with the id of this super cluster as its name is
-// what this syncer tells others, of a tenant or, with the namespace of ClusterAddresses in the place of the tenant's
-// key, of the super cluster itself: one of several replicas does that. A key without a name is what others tell, of a
-// tenant or, without one, of themselves: each replica takes that up.
-const KindAddresses = "addresses"
-
 const (
 	// maxTold bounds the addresses of a tenant's pods that others are told, and those that are taken up of others.
 	// NetworkPolicies name each.

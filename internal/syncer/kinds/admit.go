@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/policy"
@@ -149,12 +147,6 @@ func (e *Env) report(tenant *Tenant, key engine.Key, tenantObject, superObject c
 	if permitted && (e.warned(key, tenantObject, tenancy.ReasonPolicyForbids) || e.warned(key, tenantObject, ReasonTenantLimit)) {
 		e.clearWarning(key)
 	}
-}
-
-// resourceOf returns the plural name by which policies know the objects of a kind.
-func resourceOf(kind string) string {
-	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
-	return plural.Resource
 }
 
 // podSecurityLevel returns the Pod Security Standard to enforce in a tenant's super namespaces: the policy's, or

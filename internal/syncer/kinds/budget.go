@@ -24,9 +24,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindBudget is the kind of PodDisruptionBudgets: a drain of a super node evicts what the tenant's budget allows.
-const KindBudget = "poddisruptionbudget"
-
 const (
 	// budgetClosed is the minAvailable of a super budget that lets no healthy pod be evicted, however many there are.
 	budgetClosed = math.MaxInt32

@@ -1,7 +1,12 @@
 package kinds
 
 import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // IndexTenant finds super objects by cluster key.
@@ -26,4 +31,62 @@ func get[T client.Object](cache Cache, kind, namespace, name string) (object T, 
 	found, synced := cache.Get(kind, namespace, name)
 	object, exists = found.(T)
 	return object, exists, synced
+}
+
+// IndexNode finds pods by OnNode.
+const IndexNode = "node"
+
+// OnNode is the value of IndexNode for the pods on a node: those of one tenant, or if tenant is "" all in the cache.
+func OnNode(tenant, node string) string { return tenant + "/" + node }
+
+// IndexAddress finds the pods of a super cluster, and EndpointSlices there, by AtAddress.
+const IndexAddress = "address"
+
+// AtAddress is the value of IndexAddress for the objects of a tenant with an address.
+func AtAddress(tenant, address string) string { return tenant + "/" + address }
+
+// addressesOfPod returns the values of IndexAddress of a super pod. A pod that has ended names its address still, which
+// others may have by now.
+func addressesOfPod(object client.Object) []string {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	return atAddresses(pod, ipsOf(pod))
+}
+
+func ipsOf(pod *corev1.Pod) []string {
+	ips := make([]string, 0, len(pod.Status.PodIPs))
+	for _, ip := range pod.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	if len(ips) == 0 && pod.Status.PodIP != "" {
+		ips = append(ips, pod.Status.PodIP)
+	}
+	return ips
+}
+
+// atAddresses returns the values of IndexAddress of a super object with these addresses, none where nobody owns it.
+func atAddresses(superObject client.Object, texts []string) []string {
+	owner, owned := tenancy.GetOwner(superObject)
+	if !owned {
+		return nil
+	}
+	var values []string
+	for _, text := range texts {
+		if single, ok := parseAddress(text); ok {
+			values = append(values, AtAddress(owner.ClusterKey, single.Addr().String()))
+		}
+	}
+	return values
+}
+
+// parseAddress returns the range of one address; false if text is none.
+func parseAddress(text string) (netip.Prefix, bool) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	address = address.Unmap().WithZone("")
+	return netip.PrefixFrom(address, address.BitLen()), true
 }

@@ -11,14 +11,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-const (
-	// KindClaim is the kind of PersistentVolumeClaims. Each is in one super cluster, its home.
-	KindClaim = "persistentvolumeclaim"
-	// KindVolume is the kind of PersistentVolumes that a syncer keeps in tenants, one for each bound super claim. Kind
-	// claim writes them.
-	KindVolume = "persistentvolume"
-)
-
 // IndexClaim finds the PersistentVolumes of a tenant by OfClaim.
 const IndexClaim = "claim"
 

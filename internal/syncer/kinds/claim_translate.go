@@ -76,13 +76,6 @@ func TenantVolume(volume *corev1.PersistentVolume, superCluster string, tenantCl
 	volume.Spec.ClaimRef = &claim
 }
 
-func set(values *map[string]string, key, value string) {
-	if *values == nil {
-		*values = map[string]string{}
-	}
-	(*values)[key] = value
-}
-
 // storageOf returns the storage of a list, alone.
 func storageOf(list corev1.ResourceList) corev1.ResourceList {
 	size, exists := list[corev1.ResourceStorage]

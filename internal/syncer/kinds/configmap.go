@@ -8,9 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// KindConfigMap is the kind of ConfigMaps.
-const KindConfigMap = "configmap"
-
 const (
 	// rootCA is the ConfigMap with the cluster's CA that every kube-controller-manager creates in every namespace.
 	rootCA = "kube-root-ca.crt"
@@ -49,19 +46,4 @@ func sameData(a, b *corev1.ConfigMap) bool {
 // isFrozen returns whether a copy in a super cluster is immutable and the tenant's object is not.
 func isFrozen(inTenant, inSuper *bool) bool {
 	return ptr.Deref(inSuper, false) && !ptr.Deref(inTenant, false)
-}
-
-// superConfigMapName returns the name in super clusters of a tenant's ConfigMap, and tenantConfigMapName its inverse.
-func superConfigMapName(name string) string {
-	if name == rootCA {
-		return tenantRootCA
-	}
-	return name
-}
-
-func tenantConfigMapName(name string) string {
-	if name == tenantRootCA {
-		return rootCA
-	}
-	return name
 }

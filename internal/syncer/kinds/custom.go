@@ -24,11 +24,6 @@ import (
 	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
-// KindCustom reconciles the objects of all kinds that SyncPolicies let down. Each of these is a kind of its own in keys
-// and caches, whose name begins with KindCustom and a colon: so no queue is made and no metric registered while the
-// engine runs.
-const KindCustom = "custom"
-
 // annotationApplied holds, on a super object of kind custom, a hash of what of the tenant's object was written to it.
 // While it is that of the tenant's object, fields that the super object has besides are the super cluster's, as
 // defaults.
@@ -60,22 +55,6 @@ func (c *Custom) Name() string {
 		family = KindOffer
 	}
 	return fmt.Sprintf("%s:%s.%s.%s", family, c.Rules.Kind.Kind, c.Rules.Kind.Version, c.Rules.Kind.Group)
-}
-
-// familyOf returns the kind that reconciles the objects of a kind: for those of SyncPolicies, what is before the colon.
-func familyOf(kind string) string {
-	family, _, _ := strings.Cut(kind, ":")
-	return family
-}
-
-// titleOf returns what messages call the objects of a kind: Widget for those of custom:Widget.v1.example.com.
-func titleOf(kind string) string {
-	_, of, custom := strings.Cut(kind, ":")
-	if !custom {
-		return kind
-	}
-	title, _, _ := strings.Cut(of, ".")
-	return title
 }
 
 // isCustom returns whether a kind is one of a SyncPolicy that lets it down.

@@ -20,9 +20,6 @@ import (
 // ignore such an EndpointSlice.
 const managedBySyncer = "syncer.tenancy.x-k8s.io"
 
-// KindEndpointSlice is the kind of EndpointSlices.
-const KindEndpointSlice = "endpointslice"
-
 // ReasonEndpointsForbidden: an EndpointSlice names addresses of the pool that no pod of the tenant has, or has names
 // instead of addresses; the syncer writes it without these endpoints to the super cluster.
 const ReasonEndpointsForbidden = "EndpointsForbidden"

@@ -22,9 +22,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindEvent is the kind of Events about super objects. They are synced up only.
-const KindEvent = "event"
-
 // eventSource is a kind of synced objects whose Events come up.
 type eventSource struct {
 	// name is that of the Spec by which they are watched, kind that of the objects, and group and involved are what

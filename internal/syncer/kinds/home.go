@@ -3,9 +3,12 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/policy"
@@ -173,4 +176,17 @@ func (c *copier[T]) tell(ctx context.Context, tenant *Tenant, key engine.Key, te
 	// alone: caches do not hold all of an object.
 	patch := client.MergeFromWithOptions(tenantObject, client.MergeFromWithOptimisticLock{})
 	return c.env.done(ctx, c.Copy.Name, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
+}
+
+// unlisted returns the annotations of an object that are meant for the super cluster and do not go down, sorted.
+func unlisted(object metav1.Object, kind string, rules *Rules, isMeant func(domain, key string) bool) []string {
+	var left []string
+	for key := range object.GetAnnotations() {
+		domain, _, found := strings.Cut(key, "/")
+		if found && isMeant(domain, key) && !rules.annotation(resourceOf(kind), key) {
+			left = append(left, key)
+		}
+	}
+	slices.Sort(left)
+	return left
 }

@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/superpool/superpool/internal/policy"
 )
-
-// KindIngress is the kind of Ingresses.
-const KindIngress = "ingress"
 
 // annotationIngressClass names the class of an Ingress in the way of before spec.ingressClassName.
 const annotationIngressClass = "kubernetes.io/ingress.class"
@@ -79,19 +75,6 @@ func noticeOfAnnotations(object metav1.Object, kind string, rules *Rules, isMean
 	}
 	return Notice{ReasonAnnotationsLeftOut, "traffic.annotations of TenantPolicy " + rules.policy().Name() + " does not list " + someOf(left) +
 		": what is there stays as it is, and a new object is refused"}
-}
-
-// unlisted returns the annotations of an object that are meant for the super cluster and do not go down, sorted.
-func unlisted(object metav1.Object, kind string, rules *Rules, isMeant func(domain, key string) bool) []string {
-	var left []string
-	for key := range object.GetAnnotations() {
-		domain, _, found := strings.Cut(key, "/")
-		if found && isMeant(domain, key) && !rules.annotation(resourceOf(kind), key) {
-			left = append(left, key)
-		}
-	}
-	slices.Sort(left)
-	return left
 }
 
 // isOfControllers returns whether an annotation of an Ingress may be meant for ingress controllers.

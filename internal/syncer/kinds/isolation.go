@@ -21,10 +21,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindIsolation are the NetworkPolicies of ours in super namespaces. A key is a namespace of a tenant; the one without
-// tenant is the network of the super cluster.
-const KindIsolation = "isolation"
-
 // ReasonTooManyNetworkPolicies: it takes more policies than the bound to select the pods that no NetworkPolicy of a
 // namespace selects, or those policies or their podSelectors exceed a bound that the message names; nothing is allowed
 // to those pods in the directions that the message names. The Event is on the youngest policy.

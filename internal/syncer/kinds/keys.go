@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -26,13 +25,6 @@ func (e *Env) Finishes(change Change) (engine.Key, bool) {
 		return engine.Key{Tenant: change.Tenant, Kind: KindPod, Namespace: change.Current.GetNamespace(), Name: change.Current.GetName()}, true
 	}
 	return engine.Key{}, false
-}
-
-// wasBound returns whether a change is that a pod has a node.
-func wasBound(change *Change) bool {
-	before, wasPod := change.Old.(*corev1.Pod)
-	after, isPod := change.Current.(*corev1.Pod)
-	return wasPod && isPod && before.Spec.NodeName == "" && after.Spec.NodeName != ""
 }
 
 // Rests returns whether an object looks as if nothing were to be done about it (Spec.Rests). A side whose cache is not

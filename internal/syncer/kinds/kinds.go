@@ -1,8 +1,6 @@
 package kinds
 
 import (
-	"slices"
-
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -32,48 +30,6 @@ func Specs() []Spec {
 		serviceCIDRSpec(),
 		customSpec(),
 	}, append(eventSpecs(), offerSpecs()...)...)
-}
-
-// table holds the Specs by name and by what their changes enqueue.
-type table struct {
-	specs  []Spec
-	byName map[string]*Spec
-	// derived holds, by kind, the kinds whose From it is, after that kind itself.
-	derived map[string][]*Spec
-	// wakes holds, by kind, the functions that return the keys which a change of it enqueues.
-	wakes map[string][]func(*Env, Change) []engine.Key
-}
-
-func newTable(specs []Spec) *table {
-	t := &table{specs: specs, byName: map[string]*Spec{}, derived: map[string][]*Spec{}, wakes: map[string][]func(*Env, Change) []engine.Key{}}
-	for i := range specs {
-		spec := &specs[i]
-		t.byName[spec.Name] = spec
-		t.derived[spec.Name] = slices.Insert(t.derived[spec.Name], 0, spec)
-		own := []string{spec.Name}
-		if spec.From != "" {
-			t.derived[spec.From] = append(t.derived[spec.From], spec)
-			own = append(own, spec.From)
-		}
-		for name, wake := range spec.Wakes {
-			t.wakes[name] = append(t.wakes[name], wake)
-		}
-		for _, name := range own {
-			if spec.Wakes[name] == nil {
-				t.wakes[name] = append(t.wakes[name], spec.ownKeys)
-			}
-		}
-	}
-	return t
-}
-
-// spec returns the Spec of a kind. Of one that is no longer synced, of which events are still under way, it is one that
-// watches nothing.
-func (t *table) spec(kind string) *Spec {
-	if spec, found := t.byName[kind]; found {
-		return spec
-	}
-	return &Spec{Name: kind}
 }
 
 // kinds returns the table of all kinds, which its first call builds.

@@ -171,3 +171,10 @@ func setOrDelete(values map[string]string, key, value string) {
 	}
 	values[key] = value
 }
+
+func set(values *map[string]string, key, value string) {
+	if *values == nil {
+		*values = map[string]string{}
+	}
+	(*values)[key] = value
+}

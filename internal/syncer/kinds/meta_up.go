@@ -1,17 +1,11 @@
 package kinds
 
 import (
-	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
 // Annotations of tenant objects that list, comma-separated, the keys which have come up from the super object. A listed
@@ -100,25 +94,4 @@ func mergeUp(current, found map[string]string, before, down string, prefixes []s
 		bytes += size
 		return true
 	})
-}
-
-// metaUp writes the labels and annotations that come up to the tenant pod. It returns false if they are in sync, or if
-// the tenant's API server refuses them.
-func (p *Pods) metaUp(ctx context.Context, pair *podPair) (bool, error) {
-	annotations := pair.tenantPod.Annotations
-	if len(pair.tenant.TransparentMetaPrefixes) == 0 && annotations[annotationLabelsUp] == "" && annotations[annotationAnnotationsUp] == "" {
-		return false, nil
-	}
-	desired := *pair.tenantPod // MetaUp replaces its maps
-	MetaUp(pair.superPod, &desired, pair.tenant.TransparentMetaPrefixes)
-	if maps.Equal(desired.Labels, pair.tenantPod.Labels) && maps.Equal(desired.Annotations, pair.tenantPod.Annotations) {
-		return false, nil
-	}
-	patch := client.MergeFromWithOptions(pair.tenantPod, client.MergeFromWithOptimisticLock{})
-	err := p.env.done(ctx, KindPod, "metadata", client.IgnoreNotFound(pair.tenant.Client.Patch(ctx, desired.DeepCopy(), patch)))
-	if engine.IsRefusal(err) {
-		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonMetadataRefused, fmt.Sprintf("Labels and annotations of super cluster %s: %v", p.env.ID, err))
-		return false, nil
-	}
-	return true, err
 }

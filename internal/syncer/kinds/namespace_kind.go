@@ -2,14 +2,10 @@ package kinds
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
-
-// KindNamespace is the kind of namespaces.
-const KindNamespace = "namespace"
 
 func namespaceSpec() Spec {
 	spec := Spec{
@@ -34,12 +30,6 @@ func namespaceSpec() Spec {
 		KindService:  wakesNamespace((*Change).createdOrDeleted),
 	}
 	return spec
-}
-
-// namespaceSuperKey returns the key of a super namespace, or of the quota in it.
-func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
-	owner, owned := tenancy.GetOwner(superObject)
-	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, owned
 }
 
 // wakesNamespace enqueues the namespace of a tenant's object whose change matters: the first or the last object of a
@@ -68,13 +58,4 @@ func lastDataWakesNamespace(env *Env, change Change) []engine.Key {
 		return nil
 	}
 	return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}}
-}
-
-// annotationServicesOnly is "true" on the super namespace of a tenant namespace that is not placed here and has
-// Services (assign.ServicesOnly).
-const annotationServicesOnly = "tenancy.x-k8s.io/services-only"
-
-// ServicesOnly returns whether a super namespace holds Services and EndpointSlices alone.
-func ServicesOnly(superNamespace client.Object) bool {
-	return superNamespace.GetAnnotations()[annotationServicesOnly] == "true"
 }

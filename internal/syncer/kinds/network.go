@@ -19,19 +19,12 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
-	"github.com/superpool/superpool/internal/tenancy"
 )
-
-// KindAPIServer are the EndpointSlices of the super cluster's own Service kubernetes. They are watched only.
-const KindAPIServer = "apiserver"
 
 func apiServerSpec() Spec {
 	selector := discoveryv1.LabelServiceName + "=" + apiServerService + ",!" + tenancyv1alpha1.LabelCluster
 	return Spec{Name: KindAPIServer, Super: &Watch{Object: &discoveryv1.EndpointSlice{}, Labels: func(*Env) string { return selector }}}
 }
-
-// KindServiceCIDR are the ranges of the super cluster's Services, where it serves them. They are watched only.
-const KindServiceCIDR = "servicecidr"
 
 func serviceCIDRSpec() Spec {
 	return Spec{Name: KindServiceCIDR, ClusterScoped: true, Super: &Watch{Object: &networkingv1.ServiceCIDR{}, Optional: true}}
@@ -455,33 +448,6 @@ func isSpecial(address netip.Addr) bool {
 		address == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// IndexAddress finds the pods of a super cluster, and EndpointSlices there, by AtAddress.
-const IndexAddress = "address"
-
-// AtAddress is the value of IndexAddress for the objects of a tenant with an address.
-func AtAddress(tenant, address string) string { return tenant + "/" + address }
-
-// addressesOfPod returns the values of IndexAddress of a super pod. A pod that has ended names its address still, which
-// others may have by now.
-func addressesOfPod(object client.Object) []string {
-	pod, ok := object.(*corev1.Pod)
-	if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return nil
-	}
-	return atAddresses(pod, ipsOf(pod))
-}
-
-func ipsOf(pod *corev1.Pod) []string {
-	ips := make([]string, 0, len(pod.Status.PodIPs))
-	for _, ip := range pod.Status.PodIPs {
-		ips = append(ips, ip.IP)
-	}
-	if len(ips) == 0 && pod.Status.PodIP != "" {
-		ips = append(ips, pod.Status.PodIP)
-	}
-	return ips
-}
-
 // addressesOfSlice returns the values of IndexAddress of a super EndpointSlice.
 func addressesOfSlice(object client.Object) []string {
 	slice, ok := object.(*discoveryv1.EndpointSlice)
@@ -493,19 +459,4 @@ func addressesOfSlice(object client.Object) []string {
 		texts = append(texts, slice.Endpoints[i].Addresses...)
 	}
 	return atAddresses(slice, texts)
-}
-
-// atAddresses returns the values of IndexAddress of a super object with these addresses, none where nobody owns it.
-func atAddresses(superObject client.Object, texts []string) []string {
-	owner, owned := tenancy.GetOwner(superObject)
-	if !owned {
-		return nil
-	}
-	var values []string
-	for _, text := range texts {
-		if single, ok := parseAddress(text); ok {
-			values = append(values, AtAddress(owner.ClusterKey, single.Addr().String()))
-		}
-	}
-	return values
 }

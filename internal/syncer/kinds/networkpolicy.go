@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"fmt"
-	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,9 +9,6 @@ import (
 
 	"github.com/superpool/superpool/internal/tenancy"
 )
-
-// KindNetworkPolicy is the kind of NetworkPolicies.
-const KindNetworkPolicy = "networkpolicy"
 
 // ReasonNetworkPolicyNarrowed: addresses that a NetworkPolicy allows are the pool's, which pods of the tenant may not
 // reach; the syncer writes the policy without them to the super cluster.
@@ -70,14 +66,6 @@ func closePolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, clusterK
 		closed.Spec.PodSelector = metav1.LabelSelector{}
 		SuperNetworkPolicy(closed, superPolicy, clusterKey, confinement)
 	}
-}
-
-// someOf returns a list for an Event, the first maxLost of it.
-func someOf(lost []string) string {
-	if more := len(lost) - maxLost; more > 0 {
-		lost = append(lost[:maxLost:maxLost], fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(lost, ", ")
 }
 
 const (

@@ -13,9 +13,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindNode is the kind of Nodes. They are synced up only.
-const KindNode = "node"
-
 func nodeSpec() Spec {
 	return Spec{
 		Name: KindNode, Scope: ScopeUp, ClusterScoped: true, TenantKey: NodeKey, Super: watchAll(&corev1.Node{}),

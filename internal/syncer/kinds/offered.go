@@ -8,20 +8,9 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/policy"
-)
-
-// Kinds of cluster-scoped objects that super clusters offer to tenants. They are synced up only, by Offers.
-const (
-	KindStorageClass        = "storageclass"
-	KindRuntimeClass        = "runtimeclass"
-	KindPriorityClass       = "priorityclass"
-	KindIngressClass        = "ingressclass"
-	KindDeviceClass         = "deviceclass"
-	KindVolumeSnapshotClass = "volumesnapshotclass"
 )
 
 // offered is a kind that super clusters offer.
@@ -75,12 +64,6 @@ func showing[T client.Object](show func(superObject, tenantObject T)) func(super
 			show(from, to)
 		}
 	}
-}
-
-func unstructuredOf(group, version, kind string) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
-	return object
 }
 
 func showStorageClass(superObject, tenantObject *storagev1.StorageClass) {

@@ -22,11 +22,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindOffer is the kind that keeps, in tenants, the objects that this super cluster offers. A key's namespace is the
-// kind of the object, and its name that of the object, after namespace and slash for an object that has a namespace; a
-// key without a name stands for all of a tenant.
-const KindOffer = "offer"
-
 const (
 	// ReasonNotOffered: the super cluster offers an object of this kind and name, and the tenant has made its own,
 	// which stays.

@@ -96,3 +96,22 @@ func (e *Env) namespaceOwned(tenant *Tenant, namespace string, uid types.UID) bo
 	}
 	return true
 }
+
+// namespaceSuperKey returns the key of a super namespace, or of the quota in it.
+func namespaceSuperKey(superObject client.Object) (engine.Key, bool) {
+	owner, owned := tenancy.GetOwner(superObject)
+	return engine.Key{Tenant: owner.ClusterKey, Kind: KindNamespace, Name: owner.Namespace}, owned
+}
+
+// annotationServicesOnly is "true" on the super namespace of a tenant namespace that is not placed here and has
+// Services (assign.ServicesOnly).
+const annotationServicesOnly = "tenancy.x-k8s.io/services-only"
+
+// ServicesOnly returns whether a super namespace holds Services and EndpointSlices alone.
+func ServicesOnly(superNamespace client.Object) bool {
+	return superNamespace.GetAnnotations()[annotationServicesOnly] == "true"
+}
+
+// quotaName is the name of the ResourceQuota in every super namespace that bounds its pods at what the tenant namespace
+// holds in the super cluster.
+const quotaName = "superpool"

@@ -9,17 +9,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindPod is the kind of pods.
-const KindPod = "pod"
-
 // resourcePods is the name of their resource in policies.
 const resourcePods = "pods"
-
-// IndexNode finds pods by OnNode.
-const IndexNode = "node"
-
-// OnNode is the value of IndexNode for the pods on a node: those of one tenant, or if tenant is "" all in the cache.
-func OnNode(tenant, node string) string { return tenant + "/" + node }
 
 func podSpec() Spec {
 	spec := Spec{
@@ -51,14 +42,6 @@ func podSpec() Spec {
 		},
 	}
 	return spec
-}
-
-// ownerOfNew returns the owner of a super object that was added.
-func ownerOfNew(change *Change) (tenancy.Owner, bool) {
-	if change.Side != SuperSide || change.Old != nil {
-		return tenancy.Owner{}, false
-	}
-	return tenancy.GetOwner(change.Current)
 }
 
 // wakeOne removes and returns one of the quota waiters of a tenant namespace, if there is any.
@@ -94,14 +77,4 @@ func nodesOf(object client.Object) []string {
 		values = append(values, OnNode(owner.ClusterKey, pod.Spec.NodeName))
 	}
 	return values
-}
-
-// createdOrDeletedSuperPod returns the super pod of a change that is an addition or a deletion. Nodes and tokens depend
-// on its existence alone.
-func createdOrDeletedSuperPod(change *Change) (*corev1.Pod, bool) {
-	if change.Side != SuperSide || !change.createdOrDeleted() {
-		return nil, false
-	}
-	pod, ok := change.object().(*corev1.Pod)
-	return pod, ok
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -83,4 +85,25 @@ func (p *Pods) writeStatus(ctx context.Context, pair *podPair, operation string,
 	}
 	patch := client.MergeFromWithOptions(with(&pair.tenantPod.Status), client.MergeFromWithOptimisticLock{})
 	return p.env.done(ctx, KindPod, operation, client.IgnoreNotFound(pair.tenant.Client.Status().Patch(ctx, with(status), patch)))
+}
+
+// metaUp writes the labels and annotations that come up to the tenant pod. It returns false if they are in sync, or if
+// the tenant's API server refuses them.
+func (p *Pods) metaUp(ctx context.Context, pair *podPair) (bool, error) {
+	annotations := pair.tenantPod.Annotations
+	if len(pair.tenant.TransparentMetaPrefixes) == 0 && annotations[annotationLabelsUp] == "" && annotations[annotationAnnotationsUp] == "" {
+		return false, nil
+	}
+	desired := *pair.tenantPod // MetaUp replaces its maps
+	MetaUp(pair.superPod, &desired, pair.tenant.TransparentMetaPrefixes)
+	if maps.Equal(desired.Labels, pair.tenantPod.Labels) && maps.Equal(desired.Annotations, pair.tenantPod.Annotations) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(pair.tenantPod, client.MergeFromWithOptimisticLock{})
+	err := p.env.done(ctx, KindPod, "metadata", client.IgnoreNotFound(pair.tenant.Client.Patch(ctx, desired.DeepCopy(), patch)))
+	if engine.IsRefusal(err) {
+		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonMetadataRefused, fmt.Sprintf("Labels and annotations of super cluster %s: %v", p.env.ID, err))
+		return false, nil
+	}
+	return true, err
 }

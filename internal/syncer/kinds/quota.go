@@ -3,10 +3,8 @@ package kinds
 import (
 	"math"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,13 +15,6 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
-
-// quotaName is the name of the ResourceQuota in every super namespace that bounds its pods at what the tenant namespace
-// holds in the super cluster.
-const quotaName = "superpool"
-
-// KindQuota is the kind of that ResourceQuota. It is watched in the super cluster only; kind namespace writes it.
-const KindQuota = "resourcequota"
 
 func quotaSpec() Spec {
 	return Spec{
@@ -117,8 +108,3 @@ func answer(quota *corev1.ResourceQuota, decision string) {
 
 // bounded are the resources that every node has.
 var bounded = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods}
-
-// isQuotaRefusal returns whether admission rejected a pod because of a ResourceQuota.
-func isQuotaRefusal(err error) bool {
-	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "exceeded quota") || strings.Contains(err.Error(), "status unknown for quota"))
-}

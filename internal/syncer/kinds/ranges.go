@@ -212,13 +212,3 @@ func parseAddresses(texts []string) []netip.Prefix {
 	}
 	return addresses
 }
-
-// parseAddress returns the range of one address; false if text is none.
-func parseAddress(text string) (netip.Prefix, bool) {
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	address = address.Unmap().WithZone("")
-	return netip.PrefixFrom(address, address.BitLen()), true
-}

@@ -9,9 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// KindSecret is the kind of Secrets, except for those of kind token.
-const KindSecret = "secret"
-
 func secrets() Copy[*corev1.Secret] {
 	return Copy[*corev1.Secret]{
 		Name:        KindSecret,

@@ -14,9 +14,6 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 )
 
-// KindService is the kind of Services.
-const KindService = "service"
-
 // services are copied for all namespaces of a tenant with a placement here: pods may connect to a Service whose
 // endpoints are in other super clusters.
 func services() Copy[*corev1.Service] {

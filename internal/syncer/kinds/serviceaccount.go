@@ -5,9 +5,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// KindServiceAccount is the kind of service accounts.
-const KindServiceAccount = "serviceaccount"
-
 // defaultServiceAccount is the ServiceAccount that every kube-controller-manager creates in every namespace.
 const defaultServiceAccount = "default"
 

@@ -25,10 +25,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindSnapshot is the kind of VolumeSnapshots. Each is in one super cluster, its home: that of its claim when it was
-// taken, which an annotation on the tenant's snapshot names.
-const KindSnapshot = "volumesnapshot"
-
 // snapshotDefinition is the name of the CustomResourceDefinition of VolumeSnapshots.
 const snapshotDefinition = "volumesnapshots." + claimhome.SnapshotGroup
 

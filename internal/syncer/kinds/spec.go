@@ -99,47 +99,6 @@ func watchOwned(object client.Object, more ...string) *Watch {
 	return &Watch{Object: object, Labels: func(*Env) string { return selector }}
 }
 
-// Side of a change.
-type Side int
-
-const (
-	// TenantSide is a tenant's control plane.
-	TenantSide Side = iota
-	// SuperSide is the super cluster.
-	SuperSide
-)
-
-// Change is an event of an informer. Its objects are in a cache and must not be changed.
-type Change struct {
-	// Kind is the name of the Spec that the informer belongs to.
-	Kind string
-	Side Side
-	// Tenant is the key of the tenant on TenantSide.
-	Tenant string
-	// Old is nil for an added object, Current for a deleted one.
-	Old, Current client.Object
-}
-
-// object returns the current object, or the last one of a deletion.
-func (c *Change) object() client.Object {
-	if c.Current != nil {
-		return c.Current
-	}
-	return c.Old
-}
-
-// Found returns whether a list, or the creation of the object, is all that has happened.
-func (c *Change) Found() bool {
-	if c.Old == nil || c.Old == c.Current {
-		return true
-	}
-	version := c.Old.GetResourceVersion()
-	return version != "" && c.Current != nil && version == c.Current.GetResourceVersion()
-}
-
-// createdOrDeleted returns whether the event is an addition or a deletion.
-func (c *Change) createdOrDeleted() bool { return c.Old == nil || c.Current == nil }
-
 // MayRemain returns whether the syncer writes objects of this kind in tenants, or finalizers, that it has to leave
 // behind before the informer ends.
 func (s *Spec) MayRemain() bool { return s.Scope == ScopeUp || s.Remains != nil }

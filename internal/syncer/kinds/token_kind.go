@@ -11,9 +11,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// KindToken is a Secret of the super cluster with the tokens of one pod. A key's name is tokenName of the pod.
-const KindToken = "token"
-
 const (
 	// LabelTokens is "true" on Secrets of kind token; kind secret ignores them.
 	LabelTokens = "tenancy.x-k8s.io/tokens"

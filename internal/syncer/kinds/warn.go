@@ -211,3 +211,11 @@ func (w *warnings) forget(tenant string) {
 	defer w.mu.Unlock()
 	maps.DeleteFunc(w.last, func(key engine.Key, _ string) bool { return key.Tenant == tenant })
 }
+
+// someOf returns a list for an Event, the first maxLost of it.
+func someOf(lost []string) string {
+	if more := len(lost) - maxLost; more > 0 {
+		lost = append(lost[:maxLost:maxLost], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(lost, ", ")
+}

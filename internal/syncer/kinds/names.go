@@ -1,0 +1,137 @@
+package kinds
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The names of kinds, in keys, caches and metrics. What is special of one of them is said where it is declared as a Spec.
+
+// KindNamespace is the kind of namespaces.
+const KindNamespace = "namespace"
+
+// KindQuota is the kind of that ResourceQuota. It is watched in the super cluster only; kind namespace writes it.
+const KindQuota = "resourcequota"
+
+// KindPod is the kind of pods.
+const KindPod = "pod"
+
+// KindNode is the kind of Nodes. They are synced up only.
+const KindNode = "node"
+
+// KindConfigMap is the kind of ConfigMaps.
+const KindConfigMap = "configmap"
+
+// KindSecret is the kind of Secrets, except for those of kind token.
+const KindSecret = "secret"
+
+// KindServiceAccount is the kind of service accounts.
+const KindServiceAccount = "serviceaccount"
+
+// KindToken is a Secret of the super cluster with the tokens of one pod. A key's name is tokenName of the pod.
+const KindToken = "token"
+
+// KindService is the kind of Services.
+const KindService = "service"
+
+// KindEndpointSlice is the kind of EndpointSlices.
+const KindEndpointSlice = "endpointslice"
+
+// KindIngress is the kind of Ingresses.
+const KindIngress = "ingress"
+
+// KindNetworkPolicy is the kind of NetworkPolicies.
+const KindNetworkPolicy = "networkpolicy"
+
+// KindIsolation are the NetworkPolicies of ours in super namespaces. A key is a namespace of a tenant; the one without
+// tenant is the network of the super cluster.
+const KindIsolation = "isolation"
+
+// KindAddresses are the ClusterAddresses in the meta cluster. A key with the id of this super cluster as its name is
+// what this syncer tells others, of a tenant or, with the namespace of ClusterAddresses in the place of the tenant's
+// key, of the super cluster itself: one of several replicas does that. A key without a name is what others tell, of a
+// tenant or, without one, of themselves: each replica takes that up.
+const KindAddresses = "addresses"
+
+// KindAPIServer are the EndpointSlices of the super cluster's own Service kubernetes. They are watched only.
+const KindAPIServer = "apiserver"
+
+// KindServiceCIDR are the ranges of the super cluster's Services, where it serves them. They are watched only.
+const KindServiceCIDR = "servicecidr"
+
+// KindSnapshot is the kind of VolumeSnapshots. Each is in one super cluster, its home: that of its claim when it was
+// taken, which an annotation on the tenant's snapshot names.
+const KindSnapshot = "volumesnapshot"
+
+// KindBudget is the kind of PodDisruptionBudgets: a drain of a super node evicts what the tenant's budget allows.
+const KindBudget = "poddisruptionbudget"
+
+// KindEvent is the kind of Events about super objects. They are synced up only.
+const KindEvent = "event"
+
+// KindCustom reconciles the objects of all kinds that SyncPolicies let down. Each of these is a kind of its own in keys
+// and caches, whose name begins with KindCustom and a colon: so no queue is made and no metric registered while the
+// engine runs.
+const KindCustom = "custom"
+
+// KindOffer is the kind that keeps, in tenants, the objects that this super cluster offers. A key's namespace is the
+// kind of the object, and its name that of the object, after namespace and slash for an object that has a namespace; a
+// key without a name stands for all of a tenant.
+const KindOffer = "offer"
+
+const (
+	// KindClaim is the kind of PersistentVolumeClaims. Each is in one super cluster, its home.
+	KindClaim = "persistentvolumeclaim"
+	// KindVolume is the kind of PersistentVolumes that a syncer keeps in tenants, one for each bound super claim. Kind
+	// claim writes them.
+	KindVolume = "persistentvolume"
+)
+
+// Kinds of cluster-scoped objects that super clusters offer to tenants. They are synced up only, by Offers.
+const (
+	KindStorageClass        = "storageclass"
+	KindRuntimeClass        = "runtimeclass"
+	KindPriorityClass       = "priorityclass"
+	KindIngressClass        = "ingressclass"
+	KindDeviceClass         = "deviceclass"
+	KindVolumeSnapshotClass = "volumesnapshotclass"
+)
+
+// familyOf returns the kind that reconciles the objects of a kind: for those of SyncPolicies, what is before the colon.
+func familyOf(kind string) string {
+	family, _, _ := strings.Cut(kind, ":")
+	return family
+}
+
+// titleOf returns what messages call the objects of a kind: Widget for those of custom:Widget.v1.example.com.
+func titleOf(kind string) string {
+	_, of, custom := strings.Cut(kind, ":")
+	if !custom {
+		return kind
+	}
+	title, _, _ := strings.Cut(of, ".")
+	return title
+}
+
+// resourceOf returns the plural name by which policies know the objects of a kind.
+func resourceOf(kind string) string {
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return plural.Resource
+}
+
+// superConfigMapName returns the name in super clusters of a tenant's ConfigMap, and tenantConfigMapName its inverse.
+func superConfigMapName(name string) string {
+	if name == rootCA {
+		return tenantRootCA
+	}
+	return name
+}
+
+func tenantConfigMapName(name string) string {
+	if name == tenantRootCA {
+		return rootCA
+	}
+	return name
+}
