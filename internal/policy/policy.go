@@ -174,14 +174,14 @@ func (p *Policy) Spec() *tenancyv1alpha1.TenantPolicySpec { return &p.spec }
 
 // ObjectLimit returns how many objects of a resource the tenant may have in one super cluster, and their bytes
 // together. resource is a plural name, such as configmaps. A resource that the policy does not list has the limit of
-// the shipped one; limited is false where that has none either. The Secrets with the tokens of pods are tokens: unless
+// the shipped one; where that lists none either, listed is false, and none may be there. The Secrets with the tokens of pods are tokens: unless
 // they are listed, their count is that of pods and their bytes are those of secrets. Super namespaces are namespaces:
 // unless they are listed, their count is twice limits.namespaces, for those without a placement that hold Services, and
 // their bytes follow from it.
-func (p *Policy) ObjectLimit(resource string) (count, bytes int64, limited bool) {
-	limit, limited := p.objects[resource]
+func (p *Policy) ObjectLimit(resource string) (count, bytes int64, listed bool) {
+	limit, listed := p.objects[resource]
 	switch {
-	case limited:
+	case listed:
 	case resource == "tokens":
 		pods, _, _ := p.ObjectLimit("pods")
 		_, size, _ := p.ObjectLimit("secrets")
@@ -189,9 +189,9 @@ func (p *Policy) ObjectLimit(resource string) (count, bytes int64, limited bool)
 	case resource == "namespaces":
 		return 2 * int64(p.spec.Limits.Namespaces), 3 * int64(p.spec.Limits.Namespaces) * namespaceBytes, true
 	default:
-		limit, limited = Default().objects[resource]
+		limit, listed = Default().objects[resource]
 	}
-	return limit.count, limit.bytes, limited
+	return limit.count, limit.bytes, listed
 }
 
 // WriteRate returns how many bytes syncers may write of the tenant into each super cluster, in a second and at once.

@@ -191,7 +191,7 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			for i := range size {
 				names = append(names, fmt.Sprintf("namespace-%d", i))
 			}
-			s := &Syncer{sessions: map[string]*session{}, env: &kinds.Env{Assignments: &assign.Pooled{}}}
+			s := &Syncer{sessions: map[string]*session{}, env: &kinds.Env{Declared: kinds.Specs(), Assignments: &assign.Pooled{}}}
 			s.env.Tenant = s.tenant
 			specs := kinds.Specs()
 			watched, err := watchedOf(s.env, specs, kinds.TenantSide)

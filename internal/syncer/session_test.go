@@ -85,7 +85,7 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 	super := newFilling()
 	s, _ := listen(t, kinds.KindPod)
 	s.super.running = superOf(super).running
-	s.env.ID, s.env.Assignments = "r1", &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: s.env.Sides()}
+	s.env.ID, s.env.Assignments = "r1", &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: kinds.Sides(s.env)}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
 	made.cache.client = nodes
@@ -141,7 +141,7 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 	super := newFilling()
 	super.synced.Store(true)
 	s.super.running = superOf(super).running
-	s.env.ID, s.env.Assignments = "r1", servedTenant{&assign.Pooled{SuperCluster: "r1", Sides: s.env.Sides()}}
+	s.env.ID, s.env.Assignments = "r1", servedTenant{&assign.Pooled{SuperCluster: "r1", Sides: kinds.Sides(s.env)}}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
 	require.Empty(t, made.tenant.Policy.Get().Spec().Offers.VolumeSnapshotClasses)
@@ -186,7 +186,7 @@ func TestEngageForgets(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	s, _ := listen(t, kinds.KindPod)
-	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: s.env.Sides()}
+	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: kinds.Sides(s.env)}
 	s.super.client, s.super.filled = builders.Client(ownScheme()).Build(), s.superFilled
 	var err error
 	s.super.watched, err = watchedOf(s.env, kinds.Specs(), kinds.SuperSide)

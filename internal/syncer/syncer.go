@@ -113,7 +113,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	answers := &engage.Answers{}
 	s.super = &informers{client: super, live: live, unserved: s.unserved, changed: s.superChanged, filled: s.superFilled}
 	s.env = &kinds.Env{
-		ID: s.id, SuperUID: options.Identity.UID, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
+		Declared: kinds.Specs(), ID: s.id, SuperUID: options.Identity.UID, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
 		Tenant: s.tenant, Tenants: s.tenants, Look: s.look, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
 		PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
@@ -131,7 +131,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		return nil, err
 	}
 	s.env.Missing = missingIn(mgr.GetClient(), meta)
-	if err := errors.Join(options.Metrics.SuperCluster(live.answered), options.Metrics.MissingVirtualClusters(s.env.MissingVirtualClusters)); err != nil {
+	if err := errors.Join(options.Metrics.SuperCluster(live.answered), options.Metrics.MissingVirtualClusters(func() int { return kinds.MissingVirtualClusters(s.env) })); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := s.prepareSuper(answers.Held(options.Super)); err != nil {
@@ -166,12 +166,12 @@ func (s *Syncer) assignments(mgr manager.Manager, meta *proof.ControlPlane, opti
 	case !options.Single && meta.UID == options.Identity.UID:
 		return nil, fmt.Errorf("the super cluster is the meta cluster itself, with UID %s of namespace kube-system: a pool needs two clusters", meta.UID)
 	case !options.Single:
-		return &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: s.env.Sides()}, nil
+		return &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: kinds.Sides(s.env)}, nil
 	case meta.UID != options.Identity.UID:
 		return nil, fmt.Errorf("without a pool the super cluster holds the VirtualClusters itself, and these are two clusters, with UID %s and %s of namespace kube-system",
 			meta.UID, options.Identity.UID)
 	}
-	return &assign.Single{Live: meta, Sides: s.env.Sides()}, nil
+	return &assign.Single{Live: meta, Sides: kinds.Sides(s.env)}, nil
 }
 
 // missingIn returns what implements kinds.Env.Missing: it asks a cache of the meta cluster, and then the meta cluster.
@@ -195,14 +195,14 @@ func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Cont
 func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, meta *proof.ControlPlane, single bool) (err error) {
 	if !single {
 		s.addresses, err = watchAddresses(ctx, mgr.GetCache(), func(namespace, superCluster string) {
-			s.engine.Add(s.env.AddressesChanged(namespace, superCluster))
+			s.engine.Add(kinds.AddressesChanged(s.env, namespace, superCluster))
 		})
 		if err != nil {
 			return err
 		}
 		s.env.Told, s.env.Meta = s.addresses.in, mgr.GetClient()
 		s.env.Member = memberIn(meta)
-		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.look(s.env.NodeSets()) }); err != nil {
+		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.look(kinds.NodeSets(s.env)) }); err != nil {
 			return err
 		}
 	}
@@ -323,12 +323,12 @@ func (s *Syncer) rewatchSuper() {
 
 // setCustom lets the syncer sync the kinds of SyncPolicies, and no others besides its own.
 func (s *Syncer) setCustom(customs []kinds.Custom) {
-	s.env.SetCustom(customs)
+	kinds.SetCustom(s.env, customs)
 	s.rewatchSuper()
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
 	}
-	s.look(s.env.CustomKeys())
+	s.look(kinds.CustomKeys(s.env))
 }
 
 // superFilled is called once an informer of the super cluster is synced. Those that the engine waits for are followed,

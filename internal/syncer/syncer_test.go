@@ -52,7 +52,7 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string, res
 	heard := listener{kind: kind, keys: make(chan engine.Key)}
 	// One worker takes tenants in turn.
 	s = &Syncer{id: "r1", types: &typeMapper{}, sessions: map[string]*session{}, super: &informers{}}
-	s.env = &kinds.Env{SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants, Clock: clock.RealClock{}}
+	s.env = &kinds.Env{Declared: kinds.Specs(), SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants, Clock: clock.RealClock{}}
 	options := engine.Options{Workers: 1}
 	s.order(&options)
 	s.engine, err = engine.New(options, metrics, heard)

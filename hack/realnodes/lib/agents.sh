@@ -24,7 +24,10 @@ deploy_vn_agent() {
     return
   fi
   for node in $(nodes_of "$id"); do nodes+=("$(node_name "$node")"); done
-  kubectl --kubeconfig "$OUT/$id.kubeconfig" wait --for=create --timeout=60s "${nodes[@]/#/node/}" >/dev/null
+  # One at a time: of several, kubectl waits for none that is not there yet.
+  for node in "${nodes[@]}"; do
+    kubectl --kubeconfig "$OUT/$id.kubeconfig" wait --for=create --timeout=60s "node/$node" >/dev/null
+  done
   setup_vn_agent --kubeconfig "$OUT/$id.kubeconfig" --manifests "$dir" "${nodes[@]}" >/dev/null
 }
 

@@ -50,18 +50,22 @@ func addressesSpec() Spec {
 				if change.Side != SuperSide || before != nil && after != nil && tellsSame(before, after) {
 					return nil
 				}
-				return env.toldKeys(change.object())
+				return toldKeys(env, change.object())
 			},
 			KindNamespace: func(env *Env, change Change) []engine.Key {
 				if change.Side != SuperSide {
 					return nil
 				}
-				return env.toldKeys(change.object())
+				return toldKeys(env, change.object())
 			},
 		},
+		OfTenant: func(env *Env, tenant *Tenant) []engine.Key {
+			return append(addressKeys(env, tenant.Key), networkKeys(env)...)
+		},
+		OfNamespace: func(env *Env, tenant, _ string) []engine.Key { return addressKeys(env, tenant) },
 		New: func(env *Env) engine.Kind {
 			made := &Addresses{env: env, turns: turns{next: map[engine.Key]time.Time{}}}
-			env.forgets = append(env.forgets, made.turns.forget)
+			env.OnForget(made.turns.forget)
 			return made
 		},
 	}
@@ -85,7 +89,7 @@ func labelsTold(object metav1.Object) map[string]string {
 }
 
 // toldKeys returns the key of what others are told of the tenant that owns a super object; none without a pool.
-func (e *Env) toldKeys(superObject client.Object) []engine.Key {
+func toldKeys(e *Env, superObject client.Object) []engine.Key {
 	if owner, owned := tenancy.GetOwner(superObject); owned && e.Told != nil {
 		return []engine.Key{{Tenant: owner.ClusterKey, Kind: KindAddresses, Name: e.ID}}
 	}
@@ -94,7 +98,7 @@ func (e *Env) toldKeys(superObject client.Object) []engine.Key {
 
 // AddressesChanged returns the key to enqueue for a change of the ClusterAddresses of another super cluster in a
 // namespace of the meta cluster. One of this super cluster is put right if somebody has changed it.
-func (e *Env) AddressesChanged(namespace, superCluster string) engine.Key {
+func AddressesChanged(e *Env, namespace, superCluster string) engine.Key {
 	key := engine.Key{Tenant: namespace, Kind: KindAddresses}
 	switch {
 	case superCluster == e.ID:
@@ -106,7 +110,7 @@ func (e *Env) AddressesChanged(namespace, superCluster string) engine.Key {
 }
 
 // addressKeys returns the keys of a tenant's addresses.
-func (e *Env) addressKeys(tenant string) []engine.Key {
+func addressKeys(e *Env, tenant string) []engine.Key {
 	if e.Told == nil {
 		return nil
 	}
@@ -114,7 +118,7 @@ func (e *Env) addressKeys(tenant string) []engine.Key {
 }
 
 // networkKeys returns the keys of the super clusters' own addresses.
-func (e *Env) networkKeys() []engine.Key {
+func networkKeys(e *Env) []engine.Key {
 	if e.Told == nil {
 		return nil
 	}
@@ -135,9 +139,9 @@ func (*Addresses) Name() string { return KindAddresses }
 
 // Keys implements engine.Kind.
 func (a *Addresses) Keys() []engine.Key {
-	keys := a.env.networkKeys()
+	keys := networkKeys(a.env)
 	for _, tenant := range a.env.Tenants() {
-		keys = append(keys, a.env.addressKeys(tenant.Key)...)
+		keys = append(keys, addressKeys(a.env, tenant.Key)...)
 	}
 	return keys
 }
@@ -152,7 +156,7 @@ func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		return left, nil
 	}
 	if key.Name == "" {
-		a.turns.take(key, now.Add(a.env.takeUp(key.Tenant)))
+		a.turns.take(key, now.Add(takeUp(a.env, key.Tenant)))
 		return 0, nil
 	}
 	a.turns.take(key, now.Add(addressesPeriod)) // it looks at all pods of the tenant
@@ -174,7 +178,7 @@ func (a *Addresses) toldOf(ctx context.Context, tenant string) (told *tenancyv1a
 		told, err = a.ofPods(ctx, tenant)
 		return told, 0, err
 	}
-	told = a.env.network.told(a.env)
+	told = networkOf(a.env).told(a.env)
 	namespaces := a.controllerNamespaces()
 	if len(namespaces) > 0 {
 		again = controllersPeriod

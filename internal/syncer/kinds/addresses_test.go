@@ -269,7 +269,7 @@ func TestAddressesAreTold(t *testing.T) {
 	forged := p.env.Told(clusterKey)[0].DeepCopy()
 	forged.Status.Namespaces[0].Pods[0].Addresses[0] = "10.213.0.1"
 	require.NoError(t, b.meta.Update(t.Context(), forged))
-	require.Equal(t, toldKey, p.env.AddressesChanged(clusterKey, "r1"))
+	require.Equal(t, toldKey, kinds.AddressesChanged(p.env, clusterKey, "r1"))
 	b.reconcile(t, toldKey)
 	require.NotContains(t, addresses(), "10.213.0.1")
 
@@ -306,7 +306,7 @@ func TestNetworkIsTold(t *testing.T) {
 	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
 	network.Status.Nodes = []string{"10.220.0.11/32"}
 	require.NoError(t, b.meta.Update(t.Context(), network))
-	require.Equal(t, networkKey, p.env.AddressesChanged(tenancyv1alpha1.ManagerNamespace, "r2"))
+	require.Equal(t, networkKey, kinds.AddressesChanged(p.env, tenancyv1alpha1.ManagerNamespace, "r2"))
 	b.reconcile(t, networkKey)
 	require.Contains(t, b.looked, engine.Key{Kind: kinds.KindIsolation})
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))

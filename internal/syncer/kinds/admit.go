@@ -26,7 +26,7 @@ func (e *Env) admit(tenant *Tenant, key engine.Key, tenantObject, superObject, e
 	if !e.permits(tenant, key, tenantObject, superObject, existing, facts) || !e.fits(tenant, key, tenantObject, superObject, existing) {
 		return false
 	}
-	if !e.fitsOutside(tenant, key, tenantObject, superObject, existing) {
+	if fits := e.kinds().spec(key.Kind).Fits; fits != nil && !fits(e, tenant, key, tenantObject, superObject, existing) {
 		e.cancel(key, existing)
 		return false
 	}
@@ -54,11 +54,20 @@ func (e *Env) isShown(kind string, superObject client.Object) bool {
 
 // fits is the half of admit that counts, for super objects that policies say nothing else about.
 func (e *Env) fits(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool {
-	if isCustom(key.Kind) {
-		return e.customs.fits(e, tenant, key, tenantObject, superObject, existing)
+	spec, known := e.kinds().byName[key.Kind]
+	switch {
+	case !known:
+		return false // it is no longer synced
+	case spec.Limit != nil:
+		return e.within(tenant, key, tenantObject, superObject, existing, spec.Limit(tenant))
 	}
-	objects, bytes, limited := tenant.Policy.Get().ObjectLimit(resourceOf(key.Kind))
-	return !limited || e.within(tenant, key, tenantObject, superObject, existing, limit{amount{objects, bytes}, "limits.objects of TenantPolicy " + tenant.Policy.Get().Name()})
+	objects, bytes, _ := tenant.Policy.Get().ObjectLimit(resourceOf(key.Kind))
+	return e.within(tenant, key, tenantObject, superObject, existing, limit{amount{objects, bytes}, fieldObjects(tenant)})
+}
+
+// fieldObjects names limits.objects of a tenant's policy.
+func fieldObjects(tenant *Tenant) string {
+	return "limits.objects of TenantPolicy " + tenant.Policy.Get().Name()
 }
 
 // limit is an amount, and the field of what policy sets it.
@@ -107,15 +116,40 @@ func (e *Env) unadmit(key engine.Key, existing client.Object, err error) {
 
 // cancel takes back what was counted of a write.
 func (e *Env) cancel(key engine.Key, existing client.Object) {
-	if isCustom(key.Kind) && existing == nil {
-		e.customs.creating.cancel(key)
-	}
+	spec := e.kinds().spec(key.Kind)
 	e.tally.cancel(key, existing == nil)
-	for i := range outside {
-		if key.Kind == KindService {
-			e.tally.cancel(outside[i].key(key), existing == nil)
-		}
+	for _, share := range spec.Shares {
+		e.tally.cancel(share.key(key), existing == nil)
 	}
+	if spec.Cancel != nil && existing == nil {
+		spec.Cancel(key)
+	}
+}
+
+// Share is something that objects of a kind take besides, and that all tenants of a super cluster share, as Services
+// take node ports.
+type Share struct {
+	// Name is that of the field of limits in policies.
+	Name string
+	// Count returns how many an object takes.
+	Count func(object client.Object) int64
+}
+
+// key returns the key of an object in the tally of a Share.
+func (s *Share) key(of engine.Key) engine.Key {
+	of.Kind = s.Name
+	return of
+}
+
+// amount returns what an object takes, nil for none.
+func (s *Share) amount(object client.Object) *amount {
+	if object == nil {
+		return nil
+	}
+	if count := s.Count(object); count > 0 {
+		return &amount{objects: count}
+	}
+	return nil
 }
 
 // permits returns whether the tenant's policy forbids nothing of a super object but what existing breaks in the same
@@ -123,9 +157,6 @@ func (e *Env) cancel(key engine.Key, existing client.Object) {
 // has changed it. existing is nil where all counts.
 func (e *Env) permits(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, facts policy.Facts) bool {
 	rules := tenant.Policy.Get()
-	if key.Kind == KindEndpointSlice {
-		facts.Forbidden = e.forbiddenAddress(tenant)
-	}
 	refusals := policy.Check(rules, superObject, facts)
 	if len(refusals) > 0 && existing != nil {
 		before := policy.Check(rules, existing, facts)

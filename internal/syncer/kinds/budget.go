@@ -57,7 +57,7 @@ func budgetSpec() Spec {
 		budgets := &Budgets{}
 		budgets.env, budgets.Copy = env, budgetCopy(budgets)
 		budgets.setDefaults()
-		env.forgets = append(env.forgets, budgets.rests.forgetAll)
+		env.OnForget(budgets.rests.forgetAll)
 		return budgets
 	}
 	return spec

@@ -68,7 +68,7 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	var superSynced, volumesSynced bool
 	pair.tenantClaim, _, pair.facts.Known = get[*corev1.PersistentVolumeClaim](tenant.Cache, KindClaim, key.Namespace, key.Name)
 	pair.superClaim, _, superSynced = get[*corev1.PersistentVolumeClaim](c.env.SuperCache, KindClaim, name.Namespace, name.Name)
-	pair.facts.Volumes, volumesSynced = c.env.volumesOf(tenant, key)
+	pair.facts.Volumes, volumesSynced = volumesOf(c.env, tenant, key)
 	if !superSynced || !volumesSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
@@ -80,7 +80,7 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	}
 	step, volume := NextClaimStep(pair.tenantClaim, pair.superClaim, &pair.facts)
 	err := c.perform(ctx, step, pair, volume)
-	return c.env.untaken.after(key, c.patience(pair), c.env.Clock.Now()), err
+	return untakenOf(c.env).after(key, c.patience(pair), c.env.Clock.Now()), err
 }
 
 // readAwaited reads the facts about a claim that has no volume here yet: where its namespace is, and what the super
@@ -89,7 +89,7 @@ func (c *Claims) readAwaited(ctx context.Context, pair *claimPair) (synced bool,
 	if pair.tenantClaim == nil || pair.superClaim != nil && hasVolume(pair.superClaim) {
 		return true, nil
 	}
-	assignment, err := c.env.assigned(ctx, pair.key)
+	assignment, err := assigned(ctx, c.env, pair.key)
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +107,7 @@ func (c *Claims) readAwaited(ctx context.Context, pair *claimPair) (synced bool,
 	if pair.tenantClaim.DeletionTimestamp != nil || pair.tenantClaim.Spec.VolumeName != "" {
 		return true, nil
 	}
-	pair.facts.Missing, synced = c.env.missingSnapshot(pair.tenant, pair.key.Namespace, snapshot)
+	pair.facts.Missing, synced = missingSnapshot(c.env, pair.tenant, pair.key.Namespace, snapshot)
 	return synced, nil
 }
 
@@ -122,7 +122,7 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 	case ClaimStepCreate:
 		return c.create(ctx, pair)
 	case ClaimStepChoose:
-		return c.env.chooseHere(ctx, pair.tenant, KindClaim, pair.tenantClaim)
+		return chooseHere(ctx, c.env, pair.tenant, KindClaim, pair.tenantClaim)
 	case ClaimStepWarnSource, ClaimStepWarnClass, ClaimStepWarnConflict, ClaimStepWarnUnused:
 		return c.warn(ctx, step, pair)
 	case ClaimStepGiveUp:
@@ -201,10 +201,10 @@ func (c *Claims) create(ctx context.Context, pair *claimPair) error {
 		return c.nameTaken(ctx, pair)
 	}
 	if err == nil {
-		c.env.untaken.forget(pair.key)
+		untakenOf(c.env).forget(pair.key)
 		c.env.clearWarning(pair.key)
 	}
-	if reason, message, refused := c.env.refusalOf(pair.tenant, pair.key, err); refused {
+	if reason, message, refused := refusalOf(c.env, pair.tenant, pair.key, err); refused {
 		c.notTaken(pair, reason, message)
 	}
 	c.env.warnRefused(pair.tenant, pair.key, pair.tenantClaim, ReasonFailedCreate, err)
@@ -338,7 +338,7 @@ func (c *Claims) up(ctx context.Context, pair *claimPair) error {
 // delete deletes a super claim that has no place here, or keeps it. Its volume goes as the super cluster's class says.
 func (c *Claims) delete(ctx context.Context, pair *claimPair) error {
 	if pair.facts.Leaves {
-		if err := c.env.confirmLeaves(ctx, pair.key); err != nil {
+		if err := confirmLeaves(ctx, c.env, pair.key); err != nil {
 			return err
 		}
 	}
@@ -374,7 +374,7 @@ func (c *Claims) tellKept(pair *claimPair) {
 // removeVolume deletes a volume of the tenant whose super claim is gone, after a live read of that. A claim that is
 // still bound to the volume becomes Lost, as anywhere.
 func (c *Claims) removeVolume(ctx context.Context, pair *claimPair, volume *corev1.PersistentVolume) error {
-	live, owner := &corev1.PersistentVolumeClaim{}, pair.tenant.ownerOfVolume(volume)
+	live, owner := &corev1.PersistentVolumeClaim{}, ownerOfVolume(pair.tenant, volume)
 	proven, lacks, err := c.env.superCluster().Lacks(ctx, pair.superName(), live, func() bool {
 		return mayStillBe(live, owner) && tenantVolumeName(c.env.ID, live) == volume.Name
 	})

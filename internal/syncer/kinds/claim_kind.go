@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,8 @@ func OfClaim(namespace, name string) string { return namespace + "/" + name }
 func claimSpec() Spec {
 	spec := Spec{
 		Name: KindClaim, Scope: ScopeTenant, Tenant: watchAll(&corev1.PersistentVolumeClaim{}), Super: watchOwned(&corev1.PersistentVolumeClaim{}),
-		New: func(env *Env) engine.Kind { return &Claims{env: env} },
+		Limit: limitOfClaims,
+		New:   func(env *Env) engine.Kind { return &Claims{env: env} },
 	}
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
 		KindVolume: func(_ *Env, change Change) []engine.Key {
@@ -32,6 +34,16 @@ func claimSpec() Spec {
 		KindSnapshot: snapshotWakesClaims,
 	}
 	return spec
+}
+
+// limitOfClaims is limits.objects of a policy that lists claims. limits.persistentVolumeClaims, a part of quotas, bounds
+// them whatever it lists.
+func limitOfClaims(tenant *Tenant) limit {
+	count, bytes, listed := tenant.Policy.Get().ObjectLimit(resourceOf(KindClaim))
+	if !listed {
+		return limit{amount: amount{math.MaxInt64, math.MaxInt64}}
+	}
+	return limit{amount{count, bytes}, fieldObjects(tenant)}
 }
 
 func volumeSpec() Spec {
@@ -64,7 +76,7 @@ func claimsOfVolume(object client.Object) []string {
 }
 
 // volumesOf returns the volumes that this syncer keeps in a tenant for a claim. synced is false if there may be more.
-func (e *Env) volumesOf(tenant *Tenant, key engine.Key) (volumes []*corev1.PersistentVolume, synced bool) {
+func volumesOf(e *Env, tenant *Tenant, key engine.Key) (volumes []*corev1.PersistentVolume, synced bool) {
 	_, synced = tenant.Cache.Get(KindVolume, "", "")
 	for _, object := range tenant.Cache.Index(KindVolume, IndexClaim, OfClaim(key.Namespace, key.Name)) {
 		volume, ok := object.(*corev1.PersistentVolume)
@@ -82,6 +94,6 @@ func isOurVolume(volume *corev1.PersistentVolume, superCluster string) bool {
 }
 
 // ownerOfVolume returns the owner of the super claim that a tenant's volume stands for.
-func (t *Tenant) ownerOfVolume(volume *corev1.PersistentVolume) tenancy.Owner {
+func ownerOfVolume(t *Tenant, volume *corev1.PersistentVolume) tenancy.Owner {
 	return t.owner(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.UID)
 }

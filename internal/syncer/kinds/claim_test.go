@@ -600,16 +600,16 @@ func TestAWitnessOfClaims(t *testing.T) {
 	p.claimShown(t)
 	require.ErrorAs(t, reconcile(p), &wait, "the cache does not show the super claim")
 	p.superCache[kinds.KindClaim] = []client.Object{made}
-	require.True(t, p.env.Sides().Data(clusterKey, "web"))
+	require.True(t, kinds.Sides(p.env).Data(clusterKey, "web"))
 	require.NoError(t, reconcile(p))
 	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
 	require.NotEmpty(t, p.claimShown(t).UID)
 	p.superCache[kinds.KindClaim] = nil
-	require.True(t, p.env.Sides().Data(clusterKey, "web"), "a claim waits for this super cluster, whose session must not end")
+	require.True(t, kinds.Sides(p.env).Data(clusterKey, "web"), "a claim waits for this super cluster, whose session must not end")
 	released := kinds.Change{Kind: kinds.KindClaim, Side: kinds.TenantSide, Tenant: clusterKey, Old: p.claimShown(t)}
 	require.NoError(t, reconcile(p))
 	require.Empty(t, p.claimShown(t).UID)
-	require.False(t, p.env.Sides().Data(clusterKey, "web"))
+	require.False(t, kinds.Sides(p.env).Data(clusterKey, "web"))
 	require.Contains(t, p.env.Changed(released), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"})
 
 	// The super claim has another owner: it does not hold the tenant's, and stays.

@@ -24,29 +24,29 @@ import (
 // chosen returns whether a tenant claim, which may be nil, awaits its volume here because this super cluster was chosen
 // for it. Nobody chose the home of one that is to be restored from a snapshot, which is nowhere else.
 func (c *Claims) chosen(tenantClaim *corev1.PersistentVolumeClaim) bool {
-	return c.env.claimIsChosen(tenantClaim)
+	return claimIsChosen(c.env, tenantClaim)
 }
 
-func (e *Env) claimIsChosen(tenantClaim *corev1.PersistentVolumeClaim) bool {
+func claimIsChosen(e *Env, tenantClaim *corev1.PersistentVolumeClaim) bool {
 	return tenantClaim != nil && tenantClaim.DeletionTimestamp == nil && tenantClaim.Spec.VolumeName == "" &&
 		claimhome.Of(tenantClaim) == e.ID && claimhome.Snapshot(tenantClaim) == "" && !e.Assignments.Whole()
 }
 
 // goesWithPod returns whether a tenant claim loses its home here when a pod that uses it is taken back, by the caches:
 // it has no volume here, and none is being made.
-func (e *Env) goesWithPod(tenant *Tenant, tenantClaim *corev1.PersistentVolumeClaim) bool {
-	if !e.claimIsChosen(tenantClaim) {
+func goesWithPod(e *Env, tenant *Tenant, tenantClaim *corev1.PersistentVolumeClaim) bool {
+	if !claimIsChosen(e, tenantClaim) {
 		return false
 	}
 	namespace := tenancy.SuperNamespace(tenant.Key, tenantClaim.Namespace)
 	superClaim, exists, _ := get[*corev1.PersistentVolumeClaim](e.SuperCache, KindClaim, namespace, tenantClaim.Name)
-	return !exists || tenant.isFor(superClaim, tenantClaim) && !e.getsVolume(superClaim)
+	return !exists || tenant.isFor(superClaim, tenantClaim) && !getsVolume(e, superClaim)
 }
 
 // getsVolume returns whether a super claim has a volume, or a provisioner may be making one: once the super cluster's
 // scheduler has chosen a node, or at any time where the StorageClass, by the cache, binds Immediate, which nothing on
 // the claim tells. Nobody makes a volume of a class that is gone.
-func (e *Env) getsVolume(superClaim *corev1.PersistentVolumeClaim) bool {
+func getsVolume(e *Env, superClaim *corev1.PersistentVolumeClaim) bool {
 	if hasVolume(superClaim) || superClaim.Annotations[volumehelper.AnnSelectedNode] != "" {
 		return true
 	}
@@ -59,7 +59,7 @@ func (c *Claims) patience(pair *claimPair) time.Duration {
 	if pair.tenantClaim == nil {
 		return c.env.PodPatience
 	}
-	if known := c.env.untaken.of(pair.key); known.with > 0 && known.choice == choiceOf(pair.tenantClaim) {
+	if known := untakenOf(c.env).of(pair.key); known.with > 0 && known.choice == choiceOf(pair.tenantClaim) {
 		return known.with
 	}
 	return failedchoice.Of(pair.tenantClaim).Patience(c.env.PodPatience, c.env.Clock.Now())
@@ -72,8 +72,8 @@ func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 	switch {
 	case !pair.facts.Known: // it may be there as before
 		return nil
-	case !c.chosen(pair.tenantClaim), exists && hasVolume(pair.superClaim), withPod && exists && c.env.getsVolume(pair.superClaim):
-		c.env.untaken.forget(pair.key)
+	case !c.chosen(pair.tenantClaim), exists && hasVolume(pair.superClaim), withPod && exists && getsVolume(c.env, pair.superClaim):
+		untakenOf(c.env).forget(pair.key)
 		return nil
 	case c.env.PodPatience == 0, exists && pair.superClaim.DeletionTimestamp != nil: // one that was given up stays so
 		return nil
@@ -84,25 +84,25 @@ func (c *Claims) readUntaken(ctx context.Context, pair *claimPair) error {
 		return err
 	case lacks:
 		pair.facts.NoClass = volumehelper.GetPersistentVolumeClaimClass(pair.tenantClaim)
-		c.env.notTaken(pair.key, pair.tenantClaim, failedchoice.NoClass, fmt.Sprintf("it has no StorageClass %s", pair.facts.NoClass))
+		notTaken(c.env, pair.key, pair.tenantClaim, failedchoice.NoClass, fmt.Sprintf("it has no StorageClass %s", pair.facts.NoClass))
 	case exists && !withPod:
-		c.env.untaken.forget(pair.key)
+		untakenOf(c.env).forget(pair.key)
 		return nil
 	}
-	pair.facts.GivenUp, pair.facts.TakenBack = c.env.judgeUntaken(pair.key, pair.tenantClaim, c.patience(pair))
+	pair.facts.GivenUp, pair.facts.TakenBack = judgeUntaken(c.env, pair.key, pair.tenantClaim, c.patience(pair))
 	return nil
 }
 
 // givenUpWithPod returns whether the claim of the pair is given up because a pod is that uses it.
 func (c *Claims) givenUpWithPod(pair *claimPair) bool {
-	known := c.env.untaken.of(pair.key)
+	known := untakenOf(c.env).of(pair.key)
 	return pair.tenantClaim != nil && known.with > 0 && known.givenUp && known.choice == choiceOf(pair.tenantClaim)
 }
 
 // notTaken notes that the super cluster does not make the super claim of the pair, if it was chosen for it.
 func (c *Claims) notTaken(pair *claimPair, reason, message string) {
 	if c.chosen(pair.tenantClaim) {
-		c.env.notTaken(pair.key, pair.tenantClaim, reason, message)
+		notTaken(c.env, pair.key, pair.tenantClaim, reason, message)
 	}
 }
 
@@ -166,14 +166,14 @@ func (c *Claims) giveUp(ctx context.Context, pair *claimPair) error {
 // volume.
 func (c *Claims) takeBack(ctx context.Context, pair *claimPair) error {
 	if pair.facts.Leaves {
-		if err := c.env.confirmLeaves(ctx, pair.key); err != nil {
+		if err := confirmLeaves(ctx, c.env, pair.key); err != nil {
 			return err
 		}
 	}
 	if err := c.env.proveNotHere(ctx, pair.tenant, KindClaim, "", pair.tenantClaim, &corev1.PersistentVolumeClaim{}); err != nil {
 		return err
 	}
-	_, _, err := c.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantClaim, pair.tenantClaim.DeepCopy(), withdrawal{
+	_, _, err := takeBack(ctx, c.env, pair.tenant, pair.key, pair.tenantClaim, pair.tenantClaim.DeepCopy(), withdrawal{
 		kind: KindClaim, noun: "claim", leaves: pair.facts.Leaves, patience: c.patience(pair),
 	})
 	return err
@@ -181,7 +181,7 @@ func (c *Claims) takeBack(ctx context.Context, pair *claimPair) error {
 
 // claimIsTakenBack returns whether the home of a claim of a tenant's pod, this super cluster, was taken back lately and
 // nobody has chosen another one: the pod cannot run here either.
-func (e *Env) claimIsTakenBack(tenant *Tenant, tenantPod *corev1.Pod) bool {
+func claimIsTakenBack(e *Env, tenant *Tenant, tenantPod *corev1.Pod) bool {
 	for i := range tenantPod.Spec.Volumes {
 		name := claimhome.ClaimName(tenantPod, &tenantPod.Spec.Volumes[i])
 		if name == "" {

@@ -8,13 +8,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const (
-	// rootCA is the ConfigMap with the cluster's CA that every kube-controller-manager creates in every namespace.
-	rootCA = "kube-root-ca.crt"
-	// tenantRootCA is the name, in super clusters, of the tenant's rootCA. rootCA there is the super cluster's own.
-	tenantRootCA = "tenant-kube-root-ca.crt"
-)
-
 func configMaps() Copy[*corev1.ConfigMap] {
 	return Copy[*corev1.ConfigMap]{
 		Name:       KindConfigMap,

@@ -47,6 +47,8 @@ type Copy[T client.Object] struct {
 	// Explain returns for the tenant why the super cluster refused an object and what to do, "" to use the message of
 	// err; nil has none.
 	Explain func(tenantObject T, err error) string
+	// Facts returns what policies ask besides the super objects of a tenant; nil: nothing.
+	Facts func(env *Env, tenant *Tenant) policy.Facts
 	// Translate sets the fields of superObject that Superpool owns. Name, namespace, owner, labels and annotations are
 	// set before. It returns the Notice to record once the object is in sync. An error means that a cache lacks what it
 	// needs.
@@ -80,7 +82,8 @@ func Copied[T client.Object](c Copy[T]) Spec {
 		Name: c.Name, Scope: c.Scope, Tenant: watchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Indexes: c.Indexes, Cleared: c.Scope == ScopePlaced,
 		New: func(env *Env) engine.Kind {
 			made := &copier[T]{env: env, Copy: c}
-			env.forgets = append(env.forgets, made.drift.forgetAll, made.attempts.forget)
+			env.OnForget(made.drift.forgetAll)
+			env.OnForget(made.attempts.forget)
 			return made
 		},
 	}
@@ -114,6 +117,9 @@ func (c *Copy[T]) setDefaults() {
 	}
 	if c.Lesser == nil {
 		c.Lesser = func(_ *Rules, object T) (T, bool) { return object, false }
+	}
+	if c.Facts == nil {
+		c.Facts = func(*Env, *Tenant) policy.Facts { return policy.Facts{} }
 	}
 	if c.Explain == nil {
 		c.Explain = func(T, error) string { return "" }
@@ -264,7 +270,7 @@ func (c *copier[T]) admitNew(tenant *Tenant, key engine.Key, tenantObject, of, c
 	if _, err := c.write(tenant, of, created); err != nil {
 		return false, err
 	}
-	return c.env.admit(tenant, key, tenantObject, created, nil, policy.Facts{}), nil
+	return c.env.admit(tenant, key, tenantObject, created, nil, c.Facts(c.env, tenant)), nil
 }
 
 // awaitEnd waits for the end of a super object that is being deleted, which enqueues the key, and tells the tenant.
@@ -304,12 +310,12 @@ func (c *copier[T]) update(ctx context.Context, tenant *Tenant, key engine.Key, 
 	}
 	if equality.Semantic.DeepEqual(superObject, desired) {
 		c.drift.right(key, tenantObject, superObject)
-		if c.env.permits(tenant, key, tenantObject, superObject, nil, policy.Facts{}) {
+		if c.env.permits(tenant, key, tenantObject, superObject, nil, c.Facts(c.env, tenant)) {
 			c.inSync(tenant, key, tenantObject, notice)
 		}
 		return nil
 	}
-	if !c.env.admit(tenant, key, tenantObject, desired, superObject, policy.Facts{}) {
+	if !c.env.admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.env, tenant)) {
 		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
 	}
 	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
@@ -345,7 +351,7 @@ func (c *copier[T]) updateLesser(ctx context.Context, tenant *Tenant, key engine
 	case equality.Semantic.DeepEqual(superObject, desired):
 		c.drift.right(key, tenantObject, superObject)
 		return nil
-	case !c.env.admit(tenant, key, tenantObject, desired, superObject, policy.Facts{}):
+	case !c.env.admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.env, tenant)):
 		return nil
 	}
 	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)

@@ -64,10 +64,10 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	p.env = &kinds.Env{
-		ID: "r1", SuperUID: superUID, Super: p.superClient, SuperCache: p.superCache, Metrics: metrics, Clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+		Declared: kinds.Specs(), ID: "r1", SuperUID: superUID, Super: p.superClient, SuperCache: p.superCache, Metrics: metrics, Clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)),
 		Tenant: func(string) *kinds.Tenant { return p.tenant }, Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{p.tenant} },
 	}
-	p.env.SetCustom(nil)
+	kinds.SetCustom(p.env, nil)
 	p.assigns(builders.Client(placementScheme(t)).Build(), nil)
 	return p
 }
@@ -118,7 +118,7 @@ func (p *pool) assigns(meta, live client.WithWatch) {
 		live = builders.Client(runtime.NewScheme()).Build()
 	}
 	known := &proof.ControlPlane{Name: "the meta cluster", Reader: answering(live, metaUID), UID: metaUID}
-	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: known, Sides: p.env.Sides()}
+	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: known, Sides: kinds.Sides(p.env)}
 }
 
 func (p *pool) kind(name string) engine.Kind {

@@ -57,9 +57,6 @@ func (c *Custom) Name() string {
 	return fmt.Sprintf("%s:%s.%s.%s", family, c.Rules.Kind.Kind, c.Rules.Kind.Version, c.Rules.Kind.Group)
 }
 
-// isCustom returns whether a kind is one of a SyncPolicy that lets it down.
-func isCustom(kind string) bool { return strings.HasPrefix(kind, KindCustom+":") }
-
 func customSpec() Spec {
 	return Spec{Name: KindCustom, New: func(env *Env) engine.Kind { return &Customs{env: env} }}
 }
@@ -85,8 +82,8 @@ func (c *customs) table() *customTable {
 }
 
 // SetCustom makes the SyncPolicies that are given those that are followed. Each names another kind.
-func (e *Env) SetCustom(all []Custom) {
-	specs := Specs()
+func SetCustom(e *Env, all []Custom) {
+	var specs []Spec
 	made := &customTable{down: map[string]*custom{}, up: map[string]*offered{}}
 	for i := range all {
 		row := &all[i]
@@ -101,6 +98,16 @@ func (e *Env) SetCustom(all []Custom) {
 		spec.Aside, spec.New = true, nil
 		spec.Tenant.Optional, spec.Super.Optional = true, true
 		spec.Tenant.Labels = func(*Env) string { return "" } // one watch of a tenant, and not one of each namespace
+		spec.Limit, spec.Fits, spec.Cancel = down.total, down.fits, customsOf(e).creating.cancel
+		spec.Wakes = map[string]func(*Env, Change) []engine.Key{row.Name(): func(env *Env, change Change) []engine.Key {
+			keys := spec.ownKeys(env, change)
+			if change.Side == SuperSide {
+				for _, key := range keys {
+					customsOf(env).creating.cancel(key) // the cache shows it
+				}
+			}
+			return keys
+		}}
 		spec.Wanted = func(_ *Env, tenant *Tenant) bool { return row.Rules.For(tenant.Policy.Get().Name()) }
 		specs = append(specs, spec)
 		if source, told := down.events(); told {
@@ -111,14 +118,14 @@ func (e *Env) SetCustom(all []Custom) {
 		down.copier = &copier[*unstructured.Unstructured]{env: e, Copy: copied}
 		made.down[row.Name()] = down
 	}
-	e.customs.current.Store(made)
+	customsOf(e).current.Store(made)
 	// Another informer of a kind that is followed again counts all of it.
-	e.tally.drops(func(kind string) bool { return isCustom(kind) && made.down[kind] == nil })
-	e.table.Store(newTable(specs))
+	e.tally.drops(func(kind string) bool { return strings.HasPrefix(kind, KindCustom+":") && made.down[kind] == nil })
+	e.Extend(specs)
 }
 
 // CustomKeys returns the keys of all objects of SyncPolicies, down and up.
-func (e *Env) CustomKeys() []engine.Key {
+func CustomKeys(e *Env) []engine.Key {
 	return append((&Customs{env: e}).Keys(), (&Offers{env: e}).Keys()...)
 }
 
@@ -133,7 +140,7 @@ func (c *Customs) Name() string { return KindCustom }
 // Keys implements engine.Kind.
 func (c *Customs) Keys() []engine.Key {
 	var keys []engine.Key
-	for _, name := range slices.Sorted(maps.Keys(c.env.customs.table().down)) {
+	for _, name := range slices.Sorted(maps.Keys(customsOf(c.env).table().down)) {
 		keys = append(keys, c.env.keys(name)...)
 	}
 	return keys
@@ -142,7 +149,7 @@ func (c *Customs) Keys() []engine.Key {
 // Reconcile implements engine.Kind. It leaves everything as it is where no SyncPolicy is for the tenant and the kind:
 // that one is gone is no reason to delete what it has made.
 func (c *Customs) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
-	row, tenant := c.env.customs.table().down[key.Kind], c.env.Tenant(key.Tenant)
+	row, tenant := customsOf(c.env).table().down[key.Kind], c.env.Tenant(key.Tenant)
 	if row == nil || tenant == nil {
 		return 0, nil
 	}
@@ -231,10 +238,10 @@ func (c *custom) translate(env *Env, tenant *Tenant, tenantObject, superObject *
 		of := attempt{key: engine.Key{Tenant: tenant.Key, Kind: c.Name(), Namespace: tenantObject.GetNamespace(), Name: tenantObject.GetName()}}
 		where := syncpolicy.Differs(part, superObject.Object)
 		if where == "" {
-			env.customs.attempts.succeeded(of, env.Clock.Now())
+			customsOf(env).attempts.succeeded(of, env.Clock.Now())
 			return Notice{}, nil
 		}
-		if !env.customs.attempts.may(of, hash, env.Clock.Now()) {
+		if !customsOf(env).attempts.may(of, hash, env.Clock.Now()) {
 			return Notice{ReasonFieldsDiffer, fmt.Sprintf("field %s does not stay as it is here: the API server or a controller there drops or changes it. "+
 				"SyncPolicy %s may leave it out (fields.stay)", where, c.Rules.Name)}, nil
 		}
@@ -263,7 +270,7 @@ func (c *custom) tell(ctx context.Context, tenant *Tenant, key engine.Key) error
 	tenantObject, inTenant, _ := get[*unstructured.Unstructured](tenant.Cache, key.Kind, key.Namespace, key.Name)
 	superObject, inSuper, synced := get[*unstructured.Unstructured](c.env.SuperCache, key.Kind, c.superNamespace(key), key.Name)
 	if !inTenant {
-		c.env.customs.attempts.drop(key)
+		customsOf(c.env).attempts.drop(key)
 	}
 	if !inTenant || !inSuper || c.removes() || !synced || superObject.GetDeletionTimestamp() != nil ||
 		!carriesOwner(superObject, tenant.owner(key.Namespace, tenantObject.GetUID())) {
@@ -273,7 +280,7 @@ func (c *custom) tell(ctx context.Context, tenant *Tenant, key engine.Key) error
 		desired := &unstructured.Unstructured{Object: c.Rules.Up(superObject.Object, tenantObject.Object, status)}
 		of := attempt{key: key, up: true, status: status}
 		if equality.Semantic.DeepEqual(tenantObject.Object, desired.Object) {
-			c.env.customs.attempts.succeeded(of, c.env.Clock.Now())
+			customsOf(c.env).attempts.succeeded(of, c.env.Clock.Now())
 			continue
 		}
 		home, err := c.env.Assignments.Home(ctx, key.Tenant, key.Namespace)
@@ -287,7 +294,7 @@ func (c *custom) tell(ctx context.Context, tenant *Tenant, key engine.Key) error
 		if err != nil {
 			return err //nolint:wrapcheck // it says what it did
 		}
-		if !c.env.customs.attempts.may(of, hash, c.env.Clock.Now()) {
+		if !customsOf(c.env).attempts.may(of, hash, c.env.Clock.Now()) {
 			continue
 		}
 		return c.write(ctx, tenant, key, tenantObject, desired, status)
@@ -313,4 +320,13 @@ func (c *custom) write(ctx context.Context, tenant *Tenant, key engine.Key, tena
 		}
 	}
 	return c.env.done(ctx, KindCustom, "status", client.IgnoreNotFound(tenant.Client.Patch(ctx, desired, patch)))
+}
+
+// customsOf returns the kinds of SyncPolicies.
+func customsOf(env *Env) *customs { return State[customs](env) }
+
+// Forget drops what is being created, and attempted, of a tenant.
+func (c *customs) Forget(tenant string) {
+	c.creating.forget(tenant)
+	c.attempts.forget(tenant)
 }

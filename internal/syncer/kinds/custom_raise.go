@@ -87,7 +87,9 @@ func (row *offered) allWakes() map[string]func(*Env, Change) []engine.Key {
 func (row *offered) wakesRaised(env *Env, change Change) []engine.Key {
 	object := change.object()
 	if change.Side == TenantSide {
-		return []engine.Key{offerKey(change.Tenant, row.name, row.nameOf(object.GetNamespace(), object.GetName()))}
+		name := row.nameOf(object.GetNamespace(), object.GetName())
+		customsOf(env).creating.cancel(row.reserveKey(change.Tenant, name)) // the cache shows it
+		return []engine.Key{offerKey(change.Tenant, row.name, name)}
 	}
 	superNamespace, exists, _ := get[*corev1.Namespace](env.SuperCache, KindNamespace, "", object.GetNamespace())
 	if !exists {
@@ -135,7 +137,7 @@ func (row *offered) wakesOfNamespace(env *Env, change Change) []engine.Key {
 }
 
 // raisable returns the names of the objects of a row that may come up to a tenant.
-func (e *Env) raisable(tenant *Tenant, row *offered) []string {
+func raisable(e *Env, tenant *Tenant, row *offered) []string {
 	var names []string
 	for _, superNamespace := range e.SuperCache.Index(KindNamespace, IndexTenant, tenant.Key) {
 		owner, owned := tenancy.GetOwner(superNamespace)
@@ -250,7 +252,7 @@ func (o *Offers) notRaised(pair *offerPair, superObject client.Object, why strin
 		return
 	}
 	node := o.env.VirtualNode()
-	if node == nil || !o.env.differs.isNew(strings.Join([]string{pair.row.name, pair.key.Tenant, pair.key.Name, ReasonNotRaised}, "/"), why, pair.tenant.Key) {
+	if node == nil || !differsOf(o.env).isNew(strings.Join([]string{pair.row.name, pair.key.Tenant, pair.key.Name, ReasonNotRaised}, "/"), why, pair.tenant.Key) {
 		return
 	}
 	o.env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonNotRaised, tenancy.Cut(fmt.Sprintf(
@@ -283,7 +285,7 @@ func (o *Offers) reserve(pair *offerPair) bool {
 		object, _ := pair.tenant.Cache.Get(pair.row.name, at, base)
 		return object != nil
 	}
-	if !o.env.customs.creating.reserve(pair.row.reserveKey(pair.key.Tenant, pair.key.Name), shown, isShown, int(rules.Spec.Limits.Objects), o.env.Clock.Now()) {
+	if !customsOf(o.env).creating.reserve(pair.row.reserveKey(pair.key.Tenant, pair.key.Name), shown, isShown, int(rules.Spec.Limits.Objects), o.env.Clock.Now()) {
 		o.env.warnOnce(pair.tenant, pair.limitKey(), namespace, ReasonTenantLimit, fmt.Sprintf(
 			"Super cluster %s has objects of kind %s for this namespace that do not come up: %d may, in all namespaces together, and as many are here (limits.objects of SyncPolicy %s)",
 			o.env.ID, rules.Kind.Kind, rules.Spec.Limits.Objects, rules.Name))
@@ -298,7 +300,7 @@ func (o *Offers) raised(pair *offerPair, err error) {
 		o.env.warnings.clear(pair.limitKey())
 		return
 	}
-	o.env.customs.creating.cancel(pair.row.reserveKey(pair.key.Tenant, pair.key.Name))
+	customsOf(o.env).creating.cancel(pair.row.reserveKey(pair.key.Tenant, pair.key.Name))
 	o.refusedHere(pair, err)
 }
 
@@ -326,7 +328,7 @@ func (o *Offers) writeRaised(ctx context.Context, pair *offerPair, tenantObject,
 		alike.Object["status"] = told
 	}
 	of := attempt{key: pair.key, up: true, status: equality.Semantic.DeepEqual(alike.Object, after.Object)}
-	if !o.env.customs.attempts.may(of, pair.note.Hash, o.env.Clock.Now()) {
+	if !customsOf(o.env).attempts.may(of, pair.note.Hash, o.env.Clock.Now()) {
 		return nil
 	}
 	if of.status {
@@ -341,7 +343,7 @@ func (o *Offers) writeRaised(ctx context.Context, pair *offerPair, tenantObject,
 // wrote ends an attempt of writeRaised. One that met a newer version is made again at once.
 func (o *Offers) wrote(ctx context.Context, pair *offerPair, operation string, err error) error {
 	if apierrors.IsConflict(err) {
-		o.env.customs.attempts.drop(pair.key)
+		customsOf(o.env).attempts.drop(pair.key)
 	}
 	o.refusedHere(pair, err)
 	return o.env.done(ctx, pair.row.name, operation, err)

@@ -97,7 +97,7 @@ func (r *raising) follows(t *testing.T, removes error, change func(*tenancyv1alp
 	}
 	rules, refusal := syncpolicy.Compile(policy, nil)
 	require.Nil(t, refusal)
-	r.env.SetCustom([]kinds.Custom{{Rules: rules, Resource: "widgets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
+	kinds.SetCustom(r.env, []kinds.Custom{{Rules: rules, Resource: "widgets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
 		require.NotContains(t, name, "/")
 		return proof.NotNeeded("the policy says so"), removes
 	}}})
@@ -391,9 +391,9 @@ func TestRaisedKeys(t *testing.T) {
 	r := newRaising(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Names = []string{"w", "x"} })
 	made, copied := widget(superNamespace, "w", "super-w"), builders.Owned(widget(superNamespace, "x", "super-x"), ownerOf("x-uid"))
 	r.superCache[raisedWidgets] = []client.Object{made, copied, widget(superNamespace, "unlisted", "u"), widget("operators", "w", "o")}
-	require.Contains(t, r.env.CustomKeys(), raisedKey("w"))
-	require.NotContains(t, r.env.CustomKeys(), raisedKey("x"))
-	require.NotContains(t, r.env.CustomKeys(), raisedKey("unlisted"))
+	require.Contains(t, kinds.CustomKeys(r.env), raisedKey("w"))
+	require.NotContains(t, kinds.CustomKeys(r.env), raisedKey("x"))
+	require.NotContains(t, kinds.CustomKeys(r.env), raisedKey("unlisted"))
 	require.Equal(t, []engine.Key{raisedKey("w")}, r.env.Changed(kinds.Change{Kind: raisedWidgets, Side: kinds.SuperSide, Current: made}))
 	require.Equal(t, []engine.Key{raisedKey("w")}, r.env.Changed(kinds.Change{Kind: raisedWidgets, Side: kinds.TenantSide, Tenant: clusterKey, Old: widget("web", "w", "w-uid")}))
 	for _, nobodys := range []string{"operators", "none"} {

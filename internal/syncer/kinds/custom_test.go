@@ -148,7 +148,7 @@ func (c *custom) follows(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySp
 	var refusal *syncpolicy.Refusal
 	c.rules, refusal = syncpolicy.Compile(policy, nil)
 	require.Nil(t, refusal)
-	c.env.SetCustom([]kinds.Custom{{Rules: c.rules, Resource: "widgets", Removes: func(context.Context, string) (proof.Proof, error) {
+	kinds.SetCustom(c.env, []kinds.Custom{{Rules: c.rules, Resource: "widgets", Removes: func(context.Context, string) (proof.Proof, error) {
 		return proof.NotNeeded("the policy says so"), c.removes
 	}}})
 }
@@ -316,7 +316,7 @@ func TestCustomOrphans(t *testing.T) {
 		{name: "it is somebody else's", super: func(made *unstructured.Unstructured) {
 			tenancy.SetOwner(made, tenancy.Owner{ClusterKey: "other", Namespace: "web", UID: "u"})
 		}},
-		{name: "it is no longer synced", setUp: func(c *custom) { c.env.SetCustom(nil) }},
+		{name: "it is no longer synced", setUp: func(c *custom) { kinds.SetCustom(c.env, nil) }},
 		{name: "the policy is for other tenants", setUp: func(c *custom) { c.rules.Spec.TenantPolicies = []string{"gold"} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -496,7 +496,7 @@ func TestCustomTotal(t *testing.T) {
 	c.wants(t, "w2", "create w2")
 	shown("w2")
 
-	c.env.SetCustom(nil)
+	kinds.SetCustom(c.env, nil)
 	c.env.Changed(kinds.Change{Kind: widgets, Side: kinds.SuperSide, Old: c.super(t, "w2")})
 	c.follows(t, limited)
 	shown("w0", "w2")
@@ -513,13 +513,13 @@ func TestCustomKeys(t *testing.T) {
 	c.wants(t, "w", "create w")
 	c.wants(t, "w")
 	key := engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: "w"}
-	require.Contains(t, c.env.CustomKeys(), key)
+	require.Contains(t, kinds.CustomKeys(c.env), key)
 	change := kinds.Change{Kind: widgets, Side: kinds.SuperSide, Current: c.super(t, "w")}
 	require.Equal(t, []engine.Key{key}, c.env.Changed(change))
 	require.True(t, slices.ContainsFunc(c.env.Specs(), func(spec kinds.Spec) bool { return spec.Name == widgets && spec.Aside && spec.Cleared }))
-	c.env.SetCustom(nil)
+	kinds.SetCustom(c.env, nil)
 	require.Empty(t, c.env.Changed(change))
-	require.NotContains(t, c.env.CustomKeys(), key)
+	require.NotContains(t, kinds.CustomKeys(c.env), key)
 	_, found := c.env.Rewatches(change)
 	require.False(t, found)
 	_, ours := c.env.SuperKey(widgets, c.super(t, "w"))

@@ -47,7 +47,7 @@ func (c *Custom) show(superObject, tenantObject *unstructured.Unstructured) {
 
 // names returns the names of the objects that may be offered to a tenant, but for rows that raise. Where a policy lists
 // all, these are those that the super cluster has.
-func (e *Env) names(tenant *Tenant, row *offered) []string {
+func names(e *Env, tenant *Tenant, row *offered) []string {
 	switch {
 	case row.custom == nil:
 		names, all := tenant.Policy.Get().Offers(row.resource)
@@ -87,23 +87,23 @@ func (row *offered) may(tenant *Tenant, name string) bool {
 }
 
 // offeredRows returns all kinds that super clusters offer.
-func (e *Env) offeredRows() []*offered {
+func offeredRows(e *Env) []*offered {
 	rows := make([]*offered, 0, len(offerTable()))
 	for _, row := range offeredKinds() {
 		rows = append(rows, &row)
 	}
-	for _, row := range e.customs.table().up {
+	for _, row := range customsOf(e).table().up {
 		rows = append(rows, row)
 	}
 	return rows
 }
 
 // offeredKind returns the kind of that name, nil if super clusters offer no such objects.
-func (e *Env) offeredKind(name string) *offered {
-	if row := offeredKind(name); row != nil {
+func offeredKind(e *Env, name string) *offered {
+	if row := offeredByName(name); row != nil {
 		return row
 	}
-	return e.customs.table().up[name]
+	return customsOf(e).table().up[name]
 }
 
 // shown is Offered for a row.

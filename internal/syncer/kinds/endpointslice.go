@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -33,6 +34,9 @@ func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
 		Recreate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
 			return tenantSlice.AddressType != superSlice.AddressType
 		},
+		Facts: func(env *Env, tenant *Tenant) policy.Facts {
+			return policy.Facts{Forbidden: forbiddenAddress(env, tenant)}
+		},
 		Translate: translateEndpointSlice,
 		Indexes:   map[string]func(client.Object) []string{IndexAddress: addressesOfSlice},
 		Wakes:     map[string]func(*Env, Change) []engine.Key{KindPod: wakesEndpointSlices},
@@ -46,7 +50,7 @@ func translateEndpointSlice(env *Env, tenant *Tenant, tenantSlice, superSlice *d
 	if superSlice.AddressType == discoveryv1.AddressTypeFQDN {
 		return withoutNames(superSlice), nil
 	}
-	forbidden := forbiddenEndpoints(tenantSlice, superSlice, env.forbiddenAddress(tenant), tenant, env.ID)
+	forbidden := forbiddenEndpoints(tenantSlice, superSlice, forbiddenAddress(env, tenant), tenant, env.ID)
 	if len(forbidden) == 0 {
 		return Notice{}, nil
 	}
@@ -76,7 +80,7 @@ func withoutNames(superSlice *discoveryv1.EndpointSlice) Notice {
 func forbiddenEndpoints(tenantSlice, superSlice *discoveryv1.EndpointSlice, isForbidden func(netip.Addr) bool, tenant *Tenant, superCluster string) []string {
 	var forbidden []string
 	otherPort := false
-	server, exists := tenant.apiServer()
+	server, exists := apiServer(tenant)
 	for _, port := range superSlice.Ports {
 		otherPort = otherPort || ptr.Deref(port.Port, 0) != server.Port
 	}

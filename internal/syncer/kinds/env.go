@@ -5,6 +5,7 @@ package kinds
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,31 +79,20 @@ type Env struct {
 	// QuotaWaiters holds the keys of pods that a quota of the super cluster rejected.
 	QuotaWaiters QuotaWaiters
 
-	// extended are the extended resources of the super cluster's nodes.
-	extended extendedResources
+	// Declared are the kinds that are always synced (Specs of all of them); SyncPolicies add others (Extend).
+	Declared []Spec
 
 	once  sync.Once
 	table atomic.Pointer[table]
-	// customs are the kinds of SyncPolicies.
-	customs customs
 
-	// forgets are called with a tenant that Forget forgets.
+	mu      sync.Mutex
 	forgets []func(tenant string)
+	states  sync.Map
 
-	warnings warnings
-	kept     kept
-	network  network
-	others   others
-	tally    tally
-	// endings are when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
-	// key of the pod takes another step.
-	endings moments
-	// bindings are when this process created a Binding, until the tenant's cache shows it, or the key of the pod takes
-	// another step. The super pod changes meanwhile, as its containers start, and each change enqueues the key.
-	bindings  moments
-	untaken   untaken
+	warnings  warnings
+	kept      kept
+	tally     tally
 	liveReads tenantRates
-	differs   differs
 }
 
 // belongs returns whether a tenant's pod belongs into this super cluster (assign.Assignments.PodSelector).
@@ -120,4 +110,33 @@ func (e *Env) answered() time.Time {
 		}
 	}
 	return last.Truncate(time.Microsecond)
+}
+
+// OnForget lets forget be called with each tenant that Forget forgets.
+func (e *Env) OnForget(forget func(tenant string)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.forgets = append(e.forgets, forget)
+}
+
+// State returns the value of a type that kinds keep with an Env: its zero value before the first call. If it has a
+// method Forget that is called with each tenant that the Env forgets. It may be called concurrently.
+func State[T any](e *Env) *T {
+	if known, exists := e.states.Load(reflect.TypeFor[T]()); exists {
+		return known.(*T) //nolint:forcetypeassert // its key is its type
+	}
+	made := new(T)
+	known, exists := e.states.LoadOrStore(reflect.TypeFor[T](), made)
+	if forgets, ok := any(made).(interface{ Forget(tenant string) }); ok && !exists {
+		e.OnForget(forgets.Forget)
+	}
+	return known.(*T) //nolint:forcetypeassert // its key is its type
+}
+
+// VNAgent is the kubelet endpoint in the status of the tenants' Nodes.
+type VNAgent struct {
+	// Port of the kubelet API; 0 for none.
+	Port int32
+	// Address of one vn-agent for all nodes; "" means that one runs on each node, at its addresses.
+	Address string
 }

@@ -80,9 +80,9 @@ func (s eventSource) spec() Spec {
 	}
 }
 
-// eventSources returns all kinds whose Events come up.
-func (e *Env) eventSources() []eventSource {
-	sources, down := eventSources(), e.customs.table().down
+// allEventSources returns all kinds whose Events come up.
+func allEventSources(e *Env) []eventSource {
+	sources, down := eventSources(), customsOf(e).table().down
 	for _, name := range slices.Sorted(maps.Keys(down)) {
 		if source, told := down[name].events(); told {
 			sources = append(sources, source)
@@ -245,7 +245,7 @@ func (e *Events) about(tenant *Tenant, key engine.Key, superEvent *corev1.Event,
 
 // find returns the super Event of a key, and what it is about, nil if there is none.
 func (e *Events) find(key engine.Key) (*corev1.Event, eventSource) {
-	for _, source := range e.env.eventSources() {
+	for _, source := range allEventSources(e.env) {
 		event, exists, _ := get[*corev1.Event](e.env.SuperCache, source.name, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
 		if exists && source.isOf(&event.InvolvedObject) {
 			return event, source

@@ -46,6 +46,9 @@ func isolationSpec() Spec {
 			return isolationKey(tenant, namespace.GetName()), true
 		},
 		Super: watchOwned(&networkingv1.NetworkPolicy{}, LabelIsolation), SuperKey: isolationSuperKey,
+		OfNamespace: func(_ *Env, tenant, namespace string) []engine.Key {
+			return []engine.Key{isolationKey(tenant, namespace)}
+		},
 		New: func(env *Env) engine.Kind { return &Isolation{env: env} },
 	}
 	look := func(matters func(*Env, *Change) bool) func(*Env, Change) []engine.Key {
@@ -103,7 +106,7 @@ func nodeMoves(_ *Env, change *Change) bool {
 // podIsSeenElsewhere returns whether a super pod has an address where none was seen before.
 func podIsSeenElsewhere(env *Env, change *Change) bool {
 	pod, exists := change.Current.(*corev1.Pod)
-	return exists && env.network.learn(pod)
+	return exists && networkOf(env).learn(pod)
 }
 
 func isolationKey(tenant, namespace string) engine.Key {
@@ -128,23 +131,10 @@ func sameAddresses(a, b *corev1.Node) bool {
 	return slices.Equal(addressesOf(a), addressesOf(b)) && slices.Equal(podRanges(a), podRanges(b))
 }
 
-// podsIn returns the keys of the pods in a namespace of a tenant.
-func (e *Env) podsIn(tenant, namespace string) []engine.Key {
-	connected := e.Tenant(tenant)
-	if connected == nil {
-		return nil
-	}
-	var keys []engine.Key
-	for _, pod := range connected.Cache.InNamespace(KindPod, namespace) {
-		keys = append(keys, engine.Key{Tenant: tenant, Kind: KindPod, Namespace: namespace, Name: pod.GetName()})
-	}
-	return keys
-}
-
 // isolated returns whether pods of a tenant namespace may be created as far as the network is concerned: it is open, or
 // the floor is there, which Isolation writes last.
-func (e *Env) isolated(tenant *Tenant, namespace string) bool {
-	if e.confinement(tenant) == nil {
+func isolated(e *Env, tenant *Tenant, namespace string) bool {
+	if confinement(e, tenant) == nil {
 		return true
 	}
 	floor, _ := e.SuperCache.Get(KindIsolation, tenancy.SuperNamespace(tenant.Key, namespace), isolationFloor)
@@ -165,11 +155,11 @@ func (i *Isolation) Name() string { return KindIsolation }
 
 // Keys implements engine.Kind.
 func (i *Isolation) Keys() []engine.Key {
-	return append(i.env.isolationKeys(), engine.Key{Kind: KindIsolation})
+	return append(isolationKeys(i.env), engine.Key{Kind: KindIsolation})
 }
 
 // isolationKeys returns the keys of all super namespaces.
-func (e *Env) isolationKeys() []engine.Key {
+func isolationKeys(e *Env) []engine.Key {
 	var keys []engine.Key
 	for _, object := range e.SuperCache.List(KindNamespace) {
 		if owner, owned := tenancy.GetOwner(object); owned {
@@ -204,10 +194,10 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 
 // look reads the network of the super cluster anew. Once that has changed, it enqueues all that follows from it.
 func (i *Isolation) look() time.Duration {
-	changed, after := i.env.network.look(i.env)
+	changed, after := networkOf(i.env).look(i.env)
 	if changed {
-		i.env.Look(append(i.env.networkKeys(), i.env.takeUpKeys()...))
-		i.env.Look(i.env.isolationKeys())
+		i.env.Look(append(networkKeys(i.env), takeUpKeys(i.env)...))
+		i.env.Look(isolationKeys(i.env))
 		i.env.Look(i.env.keys(KindNetworkPolicy))
 		i.env.Look(i.env.keys(KindEndpointSlice))
 	}
@@ -217,7 +207,7 @@ func (i *Isolation) look() time.Duration {
 // policies returns the desired policies of a tenant namespace, the floor last; none if the tenant's network is open. It
 // warns the tenant where the bound leaves some out.
 func (i *Isolation) policies(tenant *Tenant, key engine.Key) []*networkingv1.NetworkPolicy {
-	confinement := i.env.confinement(tenant)
+	confinement := confinement(i.env, tenant)
 	if confinement == nil {
 		i.env.clearWarning(key)
 		i.env.warnings.clear(elsewhereKey(key))
@@ -252,7 +242,7 @@ func (i *Isolation) policies(tenant *Tenant, key engine.Key) []*networkingv1.Net
 func (i *Isolation) tolerable(tenant *Tenant, key engine.Key, own []*networkingv1.NetworkPolicy, confinement *Confinement) (policies []*networkingv1.NetworkPolicy, closed []string, bound string) {
 	policies, closed, bound = IsolationPolicies(own, tenant.Key, confinement)
 	left := ""
-	if elsewhere := i.env.others.of(i.env, tenant.Key); elsewhere != nil && len(elsewhere.left) > 0 {
+	if elsewhere := othersOf(i.env).of(i.env, tenant.Key); elsewhere != nil && len(elsewhere.left) > 0 {
 		left = "some of those in " + someOf(elsewhere.left)
 	}
 	for _, without := range [...]func() *Confinement{confinement.withoutRemotes, confinement.withoutOthers} {

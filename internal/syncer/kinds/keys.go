@@ -70,7 +70,6 @@ func (e *Env) keys(kind string) []engine.Key {
 
 // Changed counts a change and returns the keys that it enqueues. Each change must be passed once.
 func (e *Env) Changed(change Change) []engine.Key {
-	e.arrived(&change)
 	keys := e.count(&change)
 	for _, wake := range e.kinds().wakes[change.Kind] {
 		keys = append(keys, wake(e, change)...)
@@ -78,27 +77,13 @@ func (e *Env) Changed(change Change) []engine.Key {
 	return keys
 }
 
-// arrived ends the creation of an object of a SyncPolicy that a cache shows now: of one that came up to a tenant, or
-// went down.
-func (e *Env) arrived(change *Change) {
-	object := change.object()
-	if row := e.customs.table().up[change.Kind]; change.Side != SuperSide && row != nil && row.raises() {
-		e.customs.creating.cancel(row.reserveKey(change.Tenant, row.nameOf(object.GetNamespace(), object.GetName())))
-	}
-	if change.Side == SuperSide && isCustom(change.Kind) {
-		if key, ours := e.kinds().spec(change.Kind).superKey(object); ours {
-			e.customs.creating.cancel(key)
-		}
-	}
-}
-
 // count counts a change of the super cluster in the tally of its tenant. It returns the key of an object that may have
 // room now.
 func (e *Env) count(change *Change) []engine.Key {
-	if change.Side != SuperSide || isCustom(change.Kind) && e.customs.table().down[change.Kind] == nil {
+	spec, known := e.kinds().byName[change.Kind]
+	if change.Side != SuperSide || !known {
 		return nil // nothing is counted any more of a kind whose informer is ending
 	}
-	spec := e.kinds().spec(change.Kind)
 	var before, after engine.Key
 	var wasOurs, ours bool
 	if change.Old != nil {
@@ -126,16 +111,13 @@ func (e *Env) count(change *Change) []engine.Key {
 // observe is tally.observe for an object and what it has outside.
 func (e *Env) observe(key engine.Key, old, current client.Object) []engine.Key {
 	keys := e.tally.observe(key, amountOf(old), amountOf(current))
-	if key.Kind != KindService {
-		return keys
-	}
-	for i := range outside {
-		before, after := outside[i].amount(old), outside[i].amount(current)
+	for _, share := range e.kinds().spec(key.Kind).Shares {
+		before, after := share.amount(old), share.amount(current)
 		if before == nil && after == nil {
 			continue
 		}
-		for _, waiter := range e.tally.observe(outside[i].key(key), before, after) {
-			waiter.Kind = KindService
+		for _, waiter := range e.tally.observe(share.key(key), before, after) {
+			waiter.Kind = key.Kind
 			keys = append(keys, waiter)
 		}
 	}
@@ -144,10 +126,12 @@ func (e *Env) observe(key engine.Key, old, current client.Object) []engine.Key {
 
 // OfTenant returns the keys of all objects of a tenant, as the caches of both sides have them.
 func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
-	keys := append([]engine.Key{nodeSetKey(tenant.Key)}, e.offerKeys(tenant)...)
-	keys = append(keys, append(e.addressKeys(tenant.Key), e.networkKeys()...)...)
+	var keys []engine.Key
 	for i := range e.kinds().specs {
 		kind := &e.kinds().specs[i]
+		if kind.OfTenant != nil {
+			keys = append(keys, kind.OfTenant(e, tenant)...)
+		}
 		if kind.Super != nil {
 			for _, object := range e.SuperCache.Index(kind.Name, IndexTenant, tenant.Key) {
 				if key, ours := kind.superKey(object); ours {
@@ -199,8 +183,8 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 			}
 		}
 	}
-	if e.offeredKind(kind) != nil {
-		keys = append(keys, e.offerKeys(tenant)...)
+	if filled := e.kinds().spec(kind).Filled; filled != nil {
+		keys = append(keys, filled(e, tenant)...)
 	}
 	objects := tenant.Cache.List
 	if namespace != "" {
@@ -215,8 +199,13 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 // NamespaceChanged returns the keys of a tenant namespace whose placement, super namespace or quota has changed, of its
 // isolation, which waits for the quota, of the objects in it, and of the tenant's Nodes, which say what it holds.
 func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
-	keys := append(e.inNamespace(tenant, namespace), e.addressKeys(tenant)...)
-	return append(keys, engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace}, isolationKey(tenant, namespace), nodeSetKey(tenant), offerSetKey(tenant))
+	keys := append(e.inNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: KindNamespace, Name: namespace})
+	for i := range e.kinds().specs {
+		if of := e.kinds().specs[i].OfNamespace; of != nil {
+			keys = append(keys, of(e, tenant, namespace)...)
+		}
+	}
+	return keys
 }
 
 // inNamespace returns the keys of the objects in a namespace of a tenant.
@@ -250,6 +239,19 @@ func (e *Env) SuperNamespaces(tenant string) []engine.Key {
 		if key, ours := namespaceSuperKey(object); ours {
 			keys = append(keys, key)
 		}
+	}
+	return keys
+}
+
+// podsIn returns the keys of the pods in a namespace of a tenant.
+func (e *Env) podsIn(tenant, namespace string) []engine.Key {
+	connected := e.Tenant(tenant)
+	if connected == nil {
+		return nil
+	}
+	var keys []engine.Key
+	for _, pod := range connected.Cache.InNamespace(KindPod, namespace) {
+		keys = append(keys, engine.Key{Tenant: tenant, Kind: KindPod, Namespace: namespace, Name: pod.GetName()})
 	}
 	return keys
 }

@@ -19,7 +19,7 @@ func Specs() []Spec {
 		Copied(serviceAccounts()),
 		Copied(secrets()),
 		Copied(configMaps()),
-		Copied(services()),
+		serviceSpec(),
 		Copied(endpointSlices()),
 		ingresses(),
 		budgetSpec(),
@@ -31,16 +31,6 @@ func Specs() []Spec {
 		customSpec(),
 	}, append(eventSpecs(), offerSpecs()...)...)
 }
-
-// kinds returns the table of all kinds, which its first call builds.
-func (e *Env) kinds() *table {
-	e.once.Do(func() { e.table.CompareAndSwap(nil, newTable(Specs())) })
-	return e.table.Load()
-}
-
-// Specs returns the declarations of all kinds that are synced now, which must not be changed: those of the function
-// Specs, and those of SyncPolicies (SetCustom).
-func (e *Env) Specs() []Spec { return e.kinds().specs }
 
 // All returns the reconcilers of all kinds.
 func All(env *Env) []engine.Kind {

@@ -335,7 +335,7 @@ func TestConfigs(t *testing.T) {
 
 func TestSuperKey(t *testing.T) {
 	t.Parallel()
-	env := &kinds.Env{}
+	env := &kinds.Env{Declared: kinds.Specs()}
 	for _, tc := range []struct {
 		kind   string
 		object client.Object

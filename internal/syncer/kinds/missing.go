@@ -19,7 +19,7 @@ func missingKey(tenant string) engine.Key { return engine.Key{Tenant: tenant, Ki
 // keepsMissing returns whether the VirtualCluster of a super namespace is missing. Then nothing of it is changed, for
 // nobody has seen the VirtualCluster being deleted, and the operator is told, once for the tenant. superNamespace is
 // nil if there is none.
-func (e *Env) keepsMissing(ctx context.Context, key engine.Key, superNamespace *corev1.Namespace) (bool, error) {
+func keepsMissing(ctx context.Context, e *Env, key engine.Key, superNamespace *corev1.Namespace) (bool, error) {
 	if superNamespace == nil || superNamespace.DeletionTimestamp != nil || e.Missing == nil || e.Tenant(key.Tenant) != nil {
 		return false, nil
 	}
@@ -35,12 +35,12 @@ func (e *Env) keepsMissing(ctx context.Context, key engine.Key, superNamespace *
 		e.warnings.clear(missingKey(key.Tenant))
 		return false, nil
 	}
-	e.tellMissing(ctx, owner, superNamespace)
+	tellMissing(ctx, e, owner, superNamespace)
 	return true, nil
 }
 
 // tellMissing tells the operator on the virtual Node, and where there is no pool on the super namespace.
-func (e *Env) tellMissing(ctx context.Context, owner tenancy.Owner, superNamespace *corev1.Namespace) {
+func tellMissing(ctx context.Context, e *Env, owner tenancy.Owner, superNamespace *corev1.Namespace) {
 	var regarding client.Object = superNamespace
 	if e.VirtualNode != nil {
 		node := e.VirtualNode()
@@ -63,7 +63,7 @@ func (e *Env) tellMissing(ctx context.Context, owner tenancy.Owner, superNamespa
 }
 
 // MissingVirtualClusters returns how many VirtualClusters that are missing the super cluster has namespaces of.
-func (e *Env) MissingVirtualClusters() int {
+func MissingVirtualClusters(e *Env) int {
 	count := 0
 	for _, tenant := range e.warnings.tenants(KindNamespace) {
 		if len(e.SuperNamespaces(tenant)) > 0 {

@@ -99,14 +99,14 @@ func TestMissingVirtualCluster(t *testing.T) {
 			}
 			if !tc.wantTold {
 				require.Empty(t, recorder.Events)
-				require.Zero(t, p.env.MissingVirtualClusters())
+				require.Zero(t, kinds.MissingVirtualClusters(p.env))
 				return
 			}
 			require.Contains(t, <-recorder.Events, "Warning VirtualClusterMissing VirtualCluster acme/vc with UID vc-uid is missing")
 			require.Empty(t, recorder.Events, "once")
-			require.Equal(t, 1, p.env.MissingVirtualClusters())
+			require.Equal(t, 1, kinds.MissingVirtualClusters(p.env))
 			p.superCache[kinds.KindNamespace] = nil
-			require.Zero(t, p.env.MissingVirtualClusters(), "the operator has deleted what was left")
+			require.Zero(t, kinds.MissingVirtualClusters(p.env), "the operator has deleted what was left")
 		})
 	}
 }

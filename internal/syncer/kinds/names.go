@@ -135,3 +135,10 @@ func tenantConfigMapName(name string) string {
 	}
 	return name
 }
+
+const (
+	// rootCA is the ConfigMap with the cluster's CA that every kube-controller-manager creates in every namespace.
+	rootCA = "kube-root-ca.crt"
+	// tenantRootCA is the name, in super clusters, of the tenant's rootCA. rootCA there is the super cluster's own.
+	tenantRootCA = "tenant-kube-root-ca.crt"
+)

@@ -63,7 +63,7 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 	if !synced {
 		return 0, engine.Waitf("the cache of super namespaces")
 	}
-	if missing, err := n.env.keepsMissing(ctx, key, superNamespace); err != nil || missing {
+	if missing, err := keepsMissing(ctx, n.env, key, superNamespace); err != nil || missing {
 		return 0, err // patrol enqueues the key, and a session of the tenant
 	}
 	switch assignment.State {
@@ -126,7 +126,7 @@ func (n *Namespaces) keep(ctx context.Context, key engine.Key, superNamespace *c
 // clear deletes all objects but Services and EndpointSlices in the super namespace of a namespace that is no longer
 // placed here, after Confirm. It returns whether none are left.
 func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bool, error) {
-	if n.env.customs.current.Load() == nil {
+	if customsOf(n.env).current.Load() == nil {
 		return false, engine.Waitf("the SyncPolicies: their copies are to go, too")
 	}
 	// What is created from here on may be for a namespace that is placed here again: the Proof says nothing of it.
@@ -280,21 +280,21 @@ func (n *Namespaces) update(ctx context.Context, tenant *Tenant, key engine.Key,
 // latter have filled theirs. Without a pool nobody else bounds any.
 func (n *Namespaces) fits(tenant *Tenant, key engine.Key, tenantNamespace, desired *corev1.Namespace, existing client.Object, state assign.State) bool {
 	rules := tenant.Policy.Get()
-	objects, bytes, limited := rules.ObjectLimit(resourceOf(KindNamespace))
+	objects, bytes, _ := rules.ObjectLimit(resourceOf(KindNamespace))
 	switch {
 	case n.env.Assignments.Whole():
 		objects = int64(rules.Spec().Limits.Namespaces)
 	case state == assign.Placed:
 		objects += int64(rules.Spec().Limits.Namespaces)
 	}
-	return !limited || n.env.within(tenant, key, tenantNamespace, desired, existing, limit{amount{objects, bytes}, "limits.namespaces of TenantPolicy " + rules.Name()})
+	return n.env.within(tenant, key, tenantNamespace, desired, existing, limit{amount{objects, bytes}, "limits.namespaces of TenantPolicy " + rules.Name()})
 }
 
 // replace deletes the super namespace of a namespace that was deleted and created again, after live reads of that, and
 // of what it holds: while the tenant deletes a namespace, its claims wait until they are gone here.
 func (n *Namespaces) replace(ctx context.Context, tenant *Tenant, tenantNamespace, superNamespace *corev1.Namespace, actual tenancy.Owner) error {
 	key := engine.Key{Tenant: tenant.Key, Kind: KindNamespace, Name: actual.Namespace}
-	none, lacksData, err := n.env.Sides().LacksData(ctx, tenant.Key, actual.Namespace)
+	none, lacksData, err := Sides(n.env).LacksData(ctx, tenant.Key, actual.Namespace)
 	switch {
 	case err != nil:
 		return unproven(err)
@@ -354,7 +354,7 @@ func (n *Namespaces) write(tenant *Tenant, tenantNamespace, superNamespace *core
 // read of the NamespacePlacement that is younger than the quota which they write over. vc-scheduler gives room away
 // once a quota answers its decision (placement.Use.Answers).
 func (n *Namespaces) ensureQuota(ctx context.Context, tenant *Tenant, owner tenancy.Owner, assignment assign.Assignment) error {
-	extended, synced := n.env.extended.all(n.env.SuperCache)
+	extended, synced := extendedOf(n.env).all(n.env.SuperCache)
 	if !synced {
 		return engine.Waitf("the cache of the super cluster's nodes")
 	}

@@ -178,11 +178,11 @@ func (n *network) see(e *Env) *seen {
 	if host, _, ok := hostOf(e.SuperHost); ok {
 		closed = append(closed, host)
 	}
-	found := &seen{own: disjoint(closed), services: Aggregate(e.serviceRanges(), maxServices)}
+	found := &seen{own: disjoint(closed), services: Aggregate(serviceRanges(e), maxServices)}
 	if nodes = disjoint(nodes); len(nodes) <= maxServers {
 		found.nodes = nodes
 	}
-	closed = slices.Concat(closed, found.addOthers(e.ID, e.others.known(e)))
+	closed = slices.Concat(closed, found.addOthers(e.ID, othersOf(e).known(e)))
 	found.closed = Aggregate(closed, maxClosed)
 	switch single, ok := parseAddress(e.VNAgent.Address); {
 	case e.VNAgent.Port == 0:
@@ -248,7 +248,7 @@ func textsOf(ranges []netip.Prefix) []string {
 }
 
 // serviceRanges returns the ranges of the super cluster's Services, as far as they are known.
-func (e *Env) serviceRanges() []netip.Prefix {
+func serviceRanges(e *Env) []netip.Prefix {
 	var services []netip.Prefix
 	for _, object := range e.SuperCache.List(KindServiceCIDR) {
 		if ranges, ok := object.(*networkingv1.ServiceCIDR); ok {
@@ -325,17 +325,17 @@ func hostOf(server string) (address netip.Prefix, port int32, ok bool) {
 }
 
 // confinement returns whom the policies of a tenant can allow, nil if its network is open.
-func (e *Env) confinement(tenant *Tenant) *Confinement {
+func confinement(e *Env, tenant *Tenant) *Confinement {
 	inForce := tenant.Policy.Get()
 	if inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen {
 		return nil
 	}
-	ranges, seen := e.network.of(e, inForce)
+	ranges, seen := networkOf(e).of(e, inForce)
 	confinement := &Confinement{Ranges: ranges}
-	if elsewhere := e.others.of(e, tenant.Key); elsewhere != nil {
+	if elsewhere := othersOf(e).of(e, tenant.Key); elsewhere != nil {
 		confinement.Remotes = elsewhere.all
 	}
-	if server, exists := tenant.apiServer(); exists {
+	if server, exists := apiServer(tenant); exists {
 		confinement.Servers = append(confinement.Servers, server)
 	}
 	for _, agent := range seen.agents {
@@ -393,7 +393,7 @@ func vnAgentPods() *networkingv1.NetworkPolicyPeer {
 }
 
 // apiServer returns the tenant's API server, false if its kubeconfig has a name instead of an address.
-func (t *Tenant) apiServer() (Server, bool) {
+func apiServer(t *Tenant) (Server, bool) {
 	if t.Config == nil {
 		return Server{}, false
 	}
@@ -403,9 +403,9 @@ func (t *Tenant) apiServer() (Server, bool) {
 
 // forbiddenAddress returns whether a tenant's EndpointSlices may not name an address: it is special, or the pool's, and
 // neither the tenant's API server nor one of its pods has it.
-func (e *Env) forbiddenAddress(tenant *Tenant) func(netip.Addr) bool {
-	closed, elsewhere := e.closedTo(tenant), e.others.of(e, tenant.Key)
-	server, _ := tenant.apiServer()
+func forbiddenAddress(e *Env, tenant *Tenant) func(netip.Addr) bool {
+	closed, elsewhere := closedEndpoints(e, tenant), othersOf(e).of(e, tenant.Key)
+	server, _ := apiServer(tenant)
 	return func(address netip.Addr) bool {
 		address = address.Unmap().WithZone("")
 		switch {
@@ -418,17 +418,17 @@ func (e *Env) forbiddenAddress(tenant *Tenant) func(netip.Addr) bool {
 	}
 }
 
-// closedTo returns whether the endpoints of a tenant may be at an address only if it is its own. To one whose
+// closedEndpoints returns whether the endpoints of a tenant may be at an address only if it is its own. To one whose
 // network is open nothing is closed, unless there is a way in to its Services: nodes hand on what comes to a node port
 // or a load balancer in their own name, and ingress controllers what comes to an Ingress, so it would reach isolated
 // pods that let these in. Those are in this super cluster.
-func (e *Env) closedTo(tenant *Tenant) func(netip.Addr) bool {
+func closedEndpoints(e *Env, tenant *Tenant) func(netip.Addr) bool {
 	inForce := tenant.Policy.Get()
 	isOpen, limits := inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen, &inForce.Spec().Limits
 	if isOpen && limits.NodePorts == 0 && limits.LoadBalancers == 0 && !inForce.AllowsIngresses() {
 		return func(netip.Addr) bool { return false }
 	}
-	ranges, seen := e.network.of(e, inForce)
+	ranges, seen := networkOf(e).of(e, inForce)
 	open := append(parsePrefixes(inForce.Spec().Network.AllowedCIDRs), tenant.ServiceCIDRs...)
 	return func(address netip.Addr) bool {
 		// A controller that connects to the address of another tenant's Service goes on to its pods.
@@ -460,3 +460,6 @@ func addressesOfSlice(object client.Object) []string {
 	}
 	return atAddresses(slice, texts)
 }
+
+// networkOf returns what is seen of the network.
+func networkOf(env *Env) *network { return State[network](env) }

@@ -32,7 +32,7 @@ func networkPolicies() Copy[*networkingv1.NetworkPolicy] {
 }
 
 func translateNetworkPolicy(env *Env, tenant *Tenant, tenantPolicy, superPolicy *networkingv1.NetworkPolicy) (Notice, error) {
-	confinement := env.confinement(tenant)
+	confinement := confinement(env, tenant)
 	if bound := exceededByRules(&tenantPolicy.Spec); bound != "" && confinement != nil {
 		closePolicy(tenantPolicy, superPolicy, tenant.Key, confinement)
 		return Notice{tenancy.ReasonPolicyForbids, bound + ": nothing is allowed to the pods that the policy selects"}, nil
@@ -69,8 +69,6 @@ func closePolicy(tenantPolicy, superPolicy *networkingv1.NetworkPolicy, clusterK
 }
 
 const (
-	// maxLost bounds how many ipBlocks an Event names.
-	maxLost = 5
 	// maxRules bounds the rules of a policy that is confined, maxPeers the peers and ports of all its rules, and
 	// maxExcepts the exceptions of all their ipBlocks. Each block and each rule may become one with maxClosed
 	// exceptions.

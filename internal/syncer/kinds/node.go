@@ -82,7 +82,7 @@ func (n *Nodes) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) 
 
 // reconcileNode is Reconcile for the Node of a tenant that stands for a node. Either is nil where there is none.
 func (n *Nodes) reconcileNode(ctx context.Context, tenant *Tenant, key engine.Key, superNode, tenantNode *corev1.Node) (time.Duration, error) {
-	set, err := n.env.nodeSet(ctx, tenant)
+	set, err := nodeSetOf(ctx, n.env, tenant)
 	if err != nil {
 		return 0, err
 	}

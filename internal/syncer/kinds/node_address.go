@@ -7,14 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// VNAgent is the kubelet endpoint in the status of the tenants' Nodes.
-type VNAgent struct {
-	// Port of the kubelet API; 0 for none.
-	Port int32
-	// Address of one vn-agent for all nodes; "" means that one runs on each node, at its addresses.
-	Address string
-}
-
 // addresses returns the addresses of a tenant's Node. It leaves out host and DNS names of the node, which API servers
 // prefer and only the super cluster resolves.
 func (a VNAgent) addresses(superNode *corev1.Node) []corev1.NodeAddress {

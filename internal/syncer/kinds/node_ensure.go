@@ -26,7 +26,7 @@ func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string)
 	case exists && isOurNode(tenantNode, env.ID):
 		return nil
 	}
-	set, err := env.nodeSet(ctx, tenant)
+	set, err := nodeSetOf(ctx, env, tenant)
 	if err != nil {
 		return err
 	}

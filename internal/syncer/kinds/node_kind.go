@@ -36,10 +36,12 @@ func nodeSpec() Spec {
 				return nodeOf(superPod, superPod.Spec.NodeName)
 			},
 		},
-		Uses: []client.Object{&coordinationv1.Lease{}},
+		OfTenant:    func(_ *Env, tenant *Tenant) []engine.Key { return []engine.Key{nodeSetKey(tenant.Key)} },
+		OfNamespace: func(_ *Env, tenant, _ string) []engine.Key { return []engine.Key{nodeSetKey(tenant)} },
+		Uses:        []client.Object{&coordinationv1.Lease{}},
 		New: func(env *Env) engine.Kind {
 			nodes := &Nodes{env: env}
-			env.forgets = append(env.forgets, nodes.forgetAll)
+			env.OnForget(nodes.forgetAll)
 			return nodes
 		},
 	}

@@ -28,7 +28,7 @@ type nodeSet struct {
 func nodeSetKey(tenant string) engine.Key { return engine.Key{Tenant: tenant, Kind: KindNode} }
 
 // NodeSets returns the keys under which the Nodes of all tenants are looked at, after a change that concerns all.
-func (e *Env) NodeSets() []engine.Key {
+func NodeSets(e *Env) []engine.Key {
 	var keys []engine.Key
 	for _, tenant := range e.Tenants() {
 		keys = append(keys, nodeSetKey(tenant.Key))
@@ -36,20 +36,20 @@ func (e *Env) NodeSets() []engine.Key {
 	return keys
 }
 
-// nodeSet returns the nodeSet of a tenant as it was last computed.
-func (e *Env) nodeSet(ctx context.Context, tenant *Tenant) (*nodeSet, error) {
-	if known := tenant.nodes.Load(); known != nil {
+// nodeSetOf returns the nodeSet of a tenant as it was last computed.
+func nodeSetOf(ctx context.Context, e *Env, tenant *Tenant) (*nodeSet, error) {
+	if known := Kept[nodeSet](tenant).Load(); known != nil {
 		return known, nil
 	}
-	set, err := e.newNodeSet(ctx, tenant)
-	if err == nil && !tenant.nodes.CompareAndSwap(nil, set) {
-		set = tenant.nodes.Load() // a newer one
+	set, err := newNodeSet(ctx, e, tenant)
+	if err == nil && !Kept[nodeSet](tenant).CompareAndSwap(nil, set) {
+		set = Kept[nodeSet](tenant).Load() // a newer one
 	}
 	return set, err
 }
 
 // newNodeSet computes the nodeSet of a tenant.
-func (e *Env) newNodeSet(ctx context.Context, tenant *Tenant) (*nodeSet, error) {
+func newNodeSet(ctx context.Context, e *Env, tenant *Tenant) (*nodeSet, error) {
 	set := &nodeSet{share: NodeShare{Policy: tenant.Policy.Get()}, names: sets.New[string]()}
 	var err error
 	if set.share.Held, err = e.Assignments.Held(ctx, tenant.Key); err != nil {
@@ -78,11 +78,11 @@ func (n *Nodes) reconcileSet(ctx context.Context, tenant *Tenant) error {
 	if _, _, synced := get[*corev1.Node](tenant.Cache, KindNode, "", ""); !synced {
 		return engine.Waitf("the cache of the tenant's nodes")
 	}
-	set, err := n.env.newNodeSet(ctx, tenant)
+	set, err := newNodeSet(ctx, n.env, tenant)
 	if err != nil {
 		return err
 	}
-	tenant.nodes.Store(set)
+	Kept[nodeSet](tenant).Store(set)
 	var keys []engine.Key
 	for _, object := range tenant.Cache.List(KindNode) {
 		if key, ours := NodeKey(tenant.Key, object); ours {

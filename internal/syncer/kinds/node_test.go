@@ -84,7 +84,7 @@ func TestNodeOfNoPods(t *testing.T) {
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	env := &kinds.Env{
-		ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics, Assignments: assigned{},
+		Declared: kinds.Specs(), ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics, Assignments: assigned{},
 		Tenant:  func(string) *kinds.Tenant { return tenant },
 		Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{tenant} },
 	}

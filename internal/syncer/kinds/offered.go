@@ -49,7 +49,7 @@ func offeredKinds() []offered {
 // Offered returns what a tenant is told of an object of the super cluster of a kind in offeredKinds, in a copy of what
 // it has; tenantObject is nil for nothing. It returns false for other kinds.
 func Offered(kind string, superObject, tenantObject client.Object) (client.Object, bool) {
-	row := offeredKind(kind)
+	row := offeredByName(kind)
 	if row == nil {
 		return nil, false
 	}

@@ -217,7 +217,7 @@ func TestOfferedBySyncPolicy(t *testing.T) {
 			tc.spec.Group, tc.spec.Version, tc.spec.Kind, tc.spec.Direction = "example.com", "v1", "Planet", tenancyv1alpha1.SyncUp
 			rules, refusal := syncpolicy.Compile(&tenancyv1alpha1.SyncPolicy{ObjectMeta: metav1.ObjectMeta{Name: "planets"}, Spec: tc.spec}, nil)
 			require.Nil(t, refusal)
-			p.env.SetCustom([]kinds.Custom{{Rules: rules, Resource: "planets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
+			kinds.SetCustom(p.env, []kinds.Custom{{Rules: rules, Resource: "planets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
 				require.Equal(t, "earth", name)
 				return proof.NotNeeded("the policy does not list it"), tc.refuses
 			}}})
@@ -297,7 +297,7 @@ func TestPriorityClassOfPod(t *testing.T) {
 			if tc.super != nil {
 				p.superCache[kinds.KindPriorityClass] = []client.Object{tc.super}
 			}
-			got, err := p.env.OfferedPriorityClass(p.tenant, tc.names)
+			got, err := kinds.OfferedPriorityClass(p.env, p.tenant, tc.names)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 			superPod := &corev1.Pod{}

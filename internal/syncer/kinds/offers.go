@@ -40,15 +40,17 @@ var offerTable = sync.OnceValue(func() map[string]*offered {
 	return byName
 })
 
-// offeredKind returns the kind of that name, nil if super clusters offer no such objects.
-func offeredKind(name string) *offered { return offerTable()[name] }
+// offeredByName returns the kind of that name, nil if super clusters offer no such objects.
+func offeredByName(name string) *offered { return offerTable()[name] }
 
 // offerSpecs returns a Spec for each kind that super clusters offer, and one for their reconciler.
 func offerSpecs() []Spec {
 	specs := []Spec{{
 		Name: KindOffer, Scope: ScopeUp, ClusterScoped: true,
-		Wakes: map[string]func(*Env, Change) []engine.Key{KindNamespace: superNamespaceWakesOffers},
-		New:   func(env *Env) engine.Kind { return &Offers{env: env} },
+		Wakes:       map[string]func(*Env, Change) []engine.Key{KindNamespace: superNamespaceWakesOffers},
+		OfTenant:    offerKeys,
+		OfNamespace: func(_ *Env, tenant, _ string) []engine.Key { return []engine.Key{offerSetKey(tenant)} },
+		New:         func(env *Env) engine.Kind { return &Offers{env: env} },
 	}}
 	for _, row := range offeredKinds() {
 		specs = append(specs, row.spec())
@@ -67,6 +69,7 @@ func (row *offered) spec() Spec {
 		},
 		SuperKey: func(client.Object) (engine.Key, bool) { return engine.Key{}, false },
 		Wakes:    row.allWakes(),
+		Filled:   offerKeys,
 		Wanted:   func(_ *Env, tenant *Tenant) bool { return row.wanted(tenant) },
 		Remains: func(env *Env, tenantObject client.Object) bool {
 			_, noted := offer.NoteOf(tenantObject, env.ID)
@@ -108,12 +111,12 @@ func (row *offered) wakes(env *Env, change Change) []engine.Key {
 }
 
 // offerKeys returns the keys of all that may be offered to a tenant, and of all that it has.
-func (e *Env) offerKeys(tenant *Tenant) []engine.Key {
+func offerKeys(e *Env, tenant *Tenant) []engine.Key {
 	keys := []engine.Key{offerSetKey(tenant.Key)}
-	for _, row := range e.offeredRows() {
-		names := e.names(tenant, row)
+	for _, row := range offeredRows(e) {
+		names := names(e, tenant, row)
 		if row.raises() {
-			names = e.raisable(tenant, row)
+			names = raisable(e, tenant, row)
 		}
 		for _, object := range tenant.Cache.List(row.name) {
 			names = append(names, row.nameOf(object.GetNamespace(), object.GetName()))
@@ -139,7 +142,7 @@ func (o *Offers) Name() string { return KindOffer }
 func (o *Offers) Keys() []engine.Key {
 	var keys []engine.Key
 	for _, tenant := range o.env.Tenants() {
-		keys = append(keys, o.env.offerKeys(tenant)...)
+		keys = append(keys, offerKeys(o.env, tenant)...)
 	}
 	return keys
 }
@@ -153,7 +156,7 @@ func (o *Offers) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if key.Name == "" {
 		return 0, o.reconcileSet(ctx, tenant)
 	}
-	pair := &offerPair{key: key, tenant: tenant, row: o.env.offeredKind(key.Namespace)}
+	pair := &offerPair{key: key, tenant: tenant, row: offeredKind(o.env, key.Namespace)}
 	if pair.row == nil {
 		return 0, nil
 	}
@@ -197,28 +200,32 @@ func (p *offerPair) stays() bool {
 	return p.hidden == notListed && custom != nil && !custom.Rules.For(p.tenant.Policy.Get().Name())
 }
 
+// holding is whether a tenant holds anything in this super cluster, nil before that was first asked.
+type holding bool
+
 // holds returns whether a tenant holds anything here.
 func (o *Offers) holds(ctx context.Context, tenant *Tenant) (bool, error) {
-	if known := tenant.holds.Load(); known != nil {
-		return *known, nil
+	if known := Kept[holding](tenant).Load(); known != nil {
+		return bool(*known), nil
 	}
 	namespaces, err := o.env.Assignments.Namespaces(ctx, tenant.Key)
 	if err != nil {
 		return false, fmt.Errorf("reading what the tenant holds: %w", err)
 	}
 	holds := len(namespaces) > 0
-	tenant.holds.Store(&holds)
+	known := holding(holds)
+	Kept[holding](tenant).Store(&known)
 	return holds, nil
 }
 
 // reconcileSet asks whether a tenant holds anything here, and enqueues what is offered to it if that has changed.
 func (o *Offers) reconcileSet(ctx context.Context, tenant *Tenant) error {
-	before := tenant.holds.Swap(nil)
+	before := Kept[holding](tenant).Swap(nil)
 	holds, err := o.holds(ctx, tenant)
-	if err != nil || before != nil && *before == holds {
+	if err != nil || before != nil && bool(*before) == holds {
 		return err
 	}
-	keys := o.env.offerKeys(tenant)
+	keys := offerKeys(o.env, tenant)
 	o.env.Look(slices.DeleteFunc(keys, func(key engine.Key) bool { return key.Name == "" }))
 	return nil
 }
@@ -274,7 +281,7 @@ func (o *Offers) step(ctx context.Context, pair *offerPair, tenantObject client.
 			o.env.ID, pair.row.title))
 		return nil
 	case offer.Leave:
-		o.env.customs.attempts.drop(pair.key)
+		customsOf(o.env).attempts.drop(pair.key)
 		o.env.clearWarning(pair.key)
 	}
 	return nil
@@ -349,8 +356,8 @@ func (row *offered) setDefault(object, before client.Object) {
 func (o *Offers) write(ctx context.Context, pair *offerPair, tenantObject client.Object) error {
 	desired := pair.desired(tenantObject, o.env.ID)
 	if slice.DeepEqual(tenantObject, desired) {
-		o.env.customs.attempts.succeeded(attempt{key: pair.key, up: true}, o.env.Clock.Now())
-		o.env.customs.attempts.succeeded(attempt{key: pair.key, up: true, status: true}, o.env.Clock.Now())
+		customsOf(o.env).attempts.succeeded(attempt{key: pair.key, up: true}, o.env.Clock.Now())
+		customsOf(o.env).attempts.succeeded(attempt{key: pair.key, up: true, status: true}, o.env.Clock.Now())
 		o.env.clearWarning(pair.key)
 		return nil
 	}
@@ -441,7 +448,7 @@ func (o *Offers) reportDiffers(pair *offerPair, standing string) {
 	if pair.row.raises() {
 		of, hash = append(of, pair.tenant.Key), "" // controllers write such objects all the time: once is enough
 	}
-	if node == nil || !o.env.differs.isNew(strings.Join(of, "/"), hash, pair.tenant.Key) {
+	if node == nil || !differsOf(o.env).isNew(strings.Join(of, "/"), hash, pair.tenant.Key) {
 		return
 	}
 	o.env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonOffersDiffer, tenancy.Cut(fmt.Sprintf(
@@ -451,7 +458,7 @@ func (o *Offers) reportDiffers(pair *offerPair, standing string) {
 
 // OfferedPriorityClass returns the PriorityClass of a super pod whose pod names one: that one if the tenant's is what
 // this super cluster offers to it, "" if it is the tenant's own, or another super cluster's.
-func (e *Env) OfferedPriorityClass(tenant *Tenant, name string) (string, error) {
+func OfferedPriorityClass(e *Env, tenant *Tenant, name string) (string, error) {
 	if name == "" || !tenant.Policy.Get().MayOffer(policy.PriorityClasses, name) {
 		return "", nil
 	}
@@ -508,10 +515,13 @@ func (d *differs) isNew(of, hash, tenant string) bool {
 	return true
 }
 
-// forget forgets what was told because of a tenant.
-func (d *differs) forget(tenant string) {
+// Forget forgets what was told because of a tenant.
+func (d *differs) Forget(tenant string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.told, func(_ string, told difference) bool { return told.tenant == tenant })
 	delete(d.tenants, tenant)
 }
+
+// differsOf returns which different offers the operator was told of.
+func differsOf(env *Env) *differs { return State[differs](env) }

@@ -73,16 +73,16 @@ func (n memberNetwork) equal(other memberNetwork) bool {
 
 // takeUp takes up what other super clusters tell of a tenant, or of themselves if tenant is "", and enqueues what
 // follows from a change. It returns how long the next change has to wait, by what this one costs.
-func (e *Env) takeUp(tenant string) time.Duration {
+func takeUp(e *Env, tenant string) time.Duration {
 	if tenant == "" {
-		if e.others.takeUpNetworks(e) {
+		if othersOf(e).takeUpNetworks(e) {
 			e.Look([]engine.Key{{Kind: KindIsolation}})
-			e.Look(e.takeUpKeys())
+			e.Look(takeUpKeys(e))
 		}
 		return addressesPeriod
 	}
 	connected := e.Tenant(tenant)
-	if connected == nil || !e.others.takeUpPods(e, tenant) {
+	if connected == nil || !othersOf(e).takeUpPods(e, tenant) {
 		return addressesPeriod
 	}
 	var keys []engine.Key
@@ -97,13 +97,13 @@ func (e *Env) takeUp(tenant string) time.Duration {
 	}
 	e.Look(keys)
 	// Each namespace has policies for both directions; other writes have the other half of the rate.
-	written := float64(2 * bytesNamed * namespaces * len(e.others.of(e, tenant).addresses))
+	written := float64(2 * bytesNamed * namespaces * len(othersOf(e).of(e, tenant).addresses))
 	rate := connected.Policy.Get().Spec().Limits.Writes.BytesPerSecond.AsApproximateFloat64() / 2
 	return max(addressesPeriod, time.Duration(written/max(rate, 1)*float64(time.Second)))
 }
 
 // takeUpKeys returns the keys of the tenants with pods elsewhere: which of them count depends on all networks.
-func (e *Env) takeUpKeys() []engine.Key {
+func takeUpKeys(e *Env) []engine.Key {
 	var keys []engine.Key
 	for _, tenant := range e.Tenants() {
 		if e.Told != nil && len(e.Told(tenant.Key)) > 0 {
@@ -202,8 +202,8 @@ func (o *others) set(tenant string, current *remotes) {
 	o.pods[tenant] = current
 }
 
-// forget forgets the remotes of a tenant.
-func (o *others) forget(tenant string) {
+// Forget forgets the remotes of a tenant.
+func (o *others) Forget(tenant string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.pods, tenant)
@@ -220,7 +220,7 @@ func remotesTold(e *Env, tenant string) *remotes {
 			continue
 		}
 		if holders == nil {
-			holders = holdersOf(e.ID, e.network.own(e), e.others.known(e))
+			holders = holdersOf(e.ID, networkOf(e).own(e), othersOf(e).known(e))
 		}
 		if meta.IsStatusConditionFalse(told.Status.Conditions, tenancyv1alpha1.ConditionAddressesComplete) {
 			found.left = append(found.left, told.Name)
@@ -419,3 +419,6 @@ func (c *Confinement) withoutOthers() *Confinement {
 func (c *Confinement) others() int {
 	return len(c.Remotes) + len(c.Servers) - c.local.servers + len(c.Callers) - c.local.callers
 }
+
+// othersOf returns what the other super clusters have told.
+func othersOf(env *Env) *others { return State[others](env) }

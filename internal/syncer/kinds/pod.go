@@ -43,7 +43,7 @@ func (p *Pods) Reconcile(ctx context.Context, key engine.Key, waited time.Durati
 		return 0, err
 	}
 	err := p.perform(ctx, NextStep(pair.tenantPod, pair.superPod, &pair.facts), pair)
-	return p.env.untaken.after(key, p.patience(pair), p.env.Clock.Now()), err
+	return untakenOf(p.env).after(key, p.patience(pair), p.env.Clock.Now()), err
 }
 
 // readFacts reads pair.facts from caches, as far as NextStep needs them.
@@ -65,18 +65,18 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 	if p.env.VirtualNode != nil {
 		facts.Closed = closedTo(p.env.VirtualNode(), tolerations(pair.tenantPod, pair.tenant.rules()))
 	}
-	facts.MissingClaim, pair.claimFailed = p.env.missingClaim(pair.tenant, pair.tenantPod)
-	facts.MissingConfig = p.env.missing(pair.tenant, pair.tenantPod)
+	facts.MissingClaim, pair.claimFailed = missingClaim(p.env, pair.tenant, pair.tenantPod)
+	facts.MissingConfig = missing(p.env, pair.tenant, pair.tenantPod)
 	return nil
 }
 
 // perform executes a step. It is the only place from where this kind writes.
 func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 	if step != StepDeleteSuper && step != StepDeleteSuperAndUp {
-		p.env.endings.forget(pair.key)
+		momentsOf(p.env).endings.forget(pair.key)
 	}
 	if step != StepDownAndBind {
-		p.env.bindings.forget(pair.key)
+		momentsOf(p.env).bindings.forget(pair.key)
 	}
 	switch step {
 	case StepNone:

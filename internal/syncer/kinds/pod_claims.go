@@ -38,7 +38,7 @@ func hasEphemeral(pod *corev1.Pod) bool {
 // reason of failedchoice if waiting does not bring it here: it is elsewhere, has no super cluster, or this one does not
 // make it. A super pod is created only once all are here: the super scheduler would refuse it, and one of another owner
 // must not be mounted.
-func (e *Env) missingClaim(tenant *Tenant, tenantPod *corev1.Pod) (missing, failed string) {
+func missingClaim(e *Env, tenant *Tenant, tenantPod *corev1.Pod) (missing, failed string) {
 	for i := range tenantPod.Spec.Volumes {
 		volume := &tenantPod.Spec.Volumes[i]
 		name := claimhome.ClaimName(tenantPod, volume)
@@ -51,18 +51,18 @@ func (e *Env) missingClaim(tenant *Tenant, tenantPod *corev1.Pod) (missing, fail
 			return fmt.Sprintf("claim %s, which does not exist", name), ""
 		case volume.Ephemeral != nil && ephemeral.VolumeIsForPod(tenantPod, tenantClaim) != nil:
 			return fmt.Sprintf("claim %s, which was not made for this pod", name), ""
-		case e.isDown(tenant, KindClaim, tenantClaim, name):
+		case isDown(e, tenant, KindClaim, tenantClaim, name):
 			continue
 		}
-		return e.awaitedClaim(tenant, tenantClaim)
+		return awaitedClaim(e, tenant, tenantClaim)
 	}
 	return "", ""
 }
 
 // awaitedClaim is missingClaim for a claim that is not here.
-func (e *Env) awaitedClaim(tenant *Tenant, tenantClaim *corev1.PersistentVolumeClaim) (missing, failed string) {
+func awaitedClaim(e *Env, tenant *Tenant, tenantClaim *corev1.PersistentVolumeClaim) (missing, failed string) {
 	key := engine.Key{Tenant: tenant.Key, Kind: KindClaim, Namespace: tenantClaim.Namespace, Name: tenantClaim.Name}
-	home, known := claimhome.Of(tenantClaim), e.untaken.of(key)
+	home, known := claimhome.Of(tenantClaim), untakenOf(e).of(key)
 	switch {
 	case home != "" && home != e.ID:
 		return fmt.Sprintf("claim %s, which is in super cluster %s", key.Name, home), failedchoice.Refused

@@ -14,11 +14,11 @@ import (
 // missing names a ConfigMap or Secret that a tenant's pod refers to, that the tenant has and that is not in the super
 // namespace yet, else NetworkPolicies of its namespace, or returns "". Without the wait a kubelet would start
 // containers without optional ones and pull images without credentials, and a CNI plugin would allow all traffic.
-func (e *Env) missing(tenant *Tenant, tenantPod *corev1.Pod) string {
+func missing(e *Env, tenant *Tenant, tenantPod *corev1.Pod) string {
 	missing := ""
 	present := func(kind, name, superName string) bool {
 		tenantObject, synced := tenant.Cache.Get(kind, tenantPod.Namespace, name)
-		if synced && tenantObject == nil || tenantObject != nil && e.isDown(tenant, kind, tenantObject, superName) {
+		if synced && tenantObject == nil || tenantObject != nil && isDown(e, tenant, kind, tenantObject, superName) {
 			return true
 		}
 		missing = kind + " " + name
@@ -26,14 +26,14 @@ func (e *Env) missing(tenant *Tenant, tenantPod *corev1.Pod) string {
 	}
 	podutil.VisitPodConfigmapNames(tenantPod, func(name string) bool { return present(KindConfigMap, name, superConfigMapName(name)) })
 	podutil.VisitPodSecretNames(tenantPod, func(name string) bool { return present(KindSecret, name, name) })
-	if missing == "" && e.awaitsPolicies(tenant, tenantPod.Namespace) {
+	if missing == "" && awaitsPolicies(e, tenant, tenantPod.Namespace) {
 		missing = "networkpolicies of namespace " + tenantPod.Namespace
 	}
 	return missing
 }
 
 // isDown returns whether the super cluster has the super object of a tenant object.
-func (e *Env) isDown(tenant *Tenant, kind string, tenantObject client.Object, superName string) bool {
+func isDown(e *Env, tenant *Tenant, kind string, tenantObject client.Object, superName string) bool {
 	superObject, _ := e.SuperCache.Get(kind, tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), superName)
 	if superObject == nil {
 		return false
@@ -44,13 +44,13 @@ func (e *Env) isDown(tenant *Tenant, kind string, tenantObject client.Object, su
 
 // awaitsPolicies returns whether NetworkPolicies of a tenant namespace are not in the super namespace yet. It ignores
 // those that the super cluster refused: the tenant has an Event about each.
-func (e *Env) awaitsPolicies(tenant *Tenant, namespace string) bool {
+func awaitsPolicies(e *Env, tenant *Tenant, namespace string) bool {
 	if _, synced := tenant.Cache.Get(KindNetworkPolicy, namespace, ""); !synced {
 		return true
 	}
 	return slices.ContainsFunc(tenant.Cache.InNamespace(KindNetworkPolicy, namespace), func(policy client.Object) bool {
 		key := engine.Key{Tenant: tenant.Key, Kind: KindNetworkPolicy, Namespace: namespace, Name: policy.GetName()}
-		return !e.isDown(tenant, KindNetworkPolicy, policy, policy.GetName()) &&
+		return !isDown(e, tenant, KindNetworkPolicy, policy, policy.GetName()) &&
 			!e.warned(key, policy, ReasonFailedCreate) && !e.warned(key, policy, ReasonConflict)
 	})
 }

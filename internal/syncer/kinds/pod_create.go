@@ -63,7 +63,7 @@ func (p *Pods) awaitClaim(ctx context.Context, pair *podPair) error {
 	if pair.claimFailed != "" {
 		p.notTaken(pair, pair.claimFailed, "it lacks "+missing)
 	} else {
-		p.env.untaken.forget(pair.key) // it is on its way, whatever the pod waited for before
+		untakenOf(p.env).forget(pair.key) // it is on its way, whatever the pod waited for before
 	}
 	if pair.facts.Waited >= quietTime {
 		p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, fmt.Sprintf("Super cluster %s lacks %s", p.env.ID, missing))
@@ -75,7 +75,7 @@ func (p *Pods) awaitClaim(ctx context.Context, pair *podPair) error {
 // what the pod's generic ephemeral volumes ask for, which the super pod no longer shows, or if the pod holds more than
 // goes down.
 func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvironment, policy.Facts, bool, error) {
-	env, err := p.env.podEnvironment(pair.tenant, pair.tenantPod, pair.facts.Waited)
+	env, err := podEnvironment(p.env, pair.tenant, pair.tenantPod, pair.facts.Waited)
 	if err != nil {
 		return nil, env, policy.Facts{}, false, err
 	}
@@ -135,12 +135,12 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	}
 	err = p.env.Super.Create(ctx, superPod)
 	p.env.unadmit(pair.key, nil, err)
-	if reason, message, refused := p.env.refusalOf(pair.tenant, pair.key, err); refused {
+	if reason, message, refused := refusalOf(p.env, pair.tenant, pair.key, err); refused {
 		p.notTaken(pair, reason, message)
 	}
 	switch {
 	case err == nil:
-		p.env.untaken.forget(pair.key)
+		untakenOf(p.env).forget(pair.key)
 		p.env.clearWarning(pair.key)
 		p.tellLeftOut(pair)
 		if usesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {
@@ -160,7 +160,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 // withhold is Env.withhold for what is new of a super pod. It returns a WaitError, with an Event, for what may not be
 // created.
 func (p *Pods) withhold(ctx context.Context, pair *podPair, reason string, spec *corev1.PodSpec) error {
-	left, err := p.env.withhold(ctx, pair.tenant, pair.key.Namespace, tenancy.TokenSecret(pair.tenantPod.Name, pair.tenantPod.UID), spec)
+	left, err := withhold(ctx, p.env, pair.tenant, pair.key.Namespace, tenancy.TokenSecret(pair.tenantPod.Name, pair.tenantPod.UID), spec)
 	if err != nil || left == "" {
 		return err
 	}

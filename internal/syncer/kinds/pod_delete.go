@@ -28,13 +28,13 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 	case StepDeleteElsewhere:
 		return p.deleteSuper(ctx, pair, nil, proof.NotNeeded("its pod, by UID, has another node"))
 	}
-	elapsed := p.env.endings.first(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
+	elapsed := momentsOf(p.env).endings.first(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
 	grace := remainingGrace(pair.tenantPod, pair.superPod, elapsed)
 	err := p.deleteSuper(ctx, pair, grace, proof.NotNeeded("its pod, by UID, is being deleted"))
 	if err != nil {
 		return err
 	}
-	p.env.endings.forget(pair.key)
+	momentsOf(p.env).endings.forget(pair.key)
 	if step == StepDeleteSuper {
 		return nil
 	}

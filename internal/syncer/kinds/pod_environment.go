@@ -58,17 +58,17 @@ func (e *PodEnvironment) around() policy.Around {
 
 // podEnvironment returns the environment of a pod. It returns a WaitError while the super cluster has yet to allocate
 // the cluster IP of a Service, for at most quietTime: waited is how long the pod has been waiting.
-func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
+func podEnvironment(e *Env, tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
 	env := PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain}
-	env.Defines, env.Keys = tenant.defines(tenantPod.Namespace), tenant.keys(tenantPod.Namespace)
+	env.Defines, env.Keys = defines(tenant, tenantPod.Namespace), keys(tenant, tenantPod.Namespace)
 	var err error
-	if env.PriorityClass, err = e.OfferedPriorityClass(tenant, tenantPod.Spec.PriorityClassName); err != nil {
+	if env.PriorityClass, err = OfferedPriorityClass(e, tenant, tenantPod.Spec.PriorityClassName); err != nil {
 		return env, err
 	}
-	if err := e.readTenantNodes(tenant, tenantPod, &env); err != nil {
+	if err := readTenantNodes(e, tenant, tenantPod, &env); err != nil {
 		return env, err
 	}
-	apiServer, err := e.serviceInSuper(tenant, metav1.NamespaceDefault, apiServerService, waited)
+	apiServer, err := serviceInSuper(e, tenant, metav1.NamespaceDefault, apiServerService, waited)
 	if err != nil {
 		return env, err
 	}
@@ -76,7 +76,7 @@ func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.
 		env.Services = append(env.Services, apiServer)
 	}
 	if usesClusterDNS(&tenantPod.Spec) {
-		dns, err := e.serviceInSuper(tenant, metav1.NamespaceSystem, dnsService, waited)
+		dns, err := serviceInSuper(e, tenant, metav1.NamespaceSystem, dnsService, waited)
 		if err != nil {
 			return env, err
 		}
@@ -93,7 +93,7 @@ func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.
 		if !ok || service.Name == apiServerService && service.Namespace == metav1.NamespaceDefault {
 			continue
 		}
-		if service := e.inSuper(tenant, service); service != nil {
+		if service := inSuper(e, tenant, service); service != nil {
 			env.Services = append(env.Services, service)
 			if text += policy.ServiceText(service); text > policy.MaxServiceText {
 				break // the pod has an excess of them
@@ -105,7 +105,7 @@ func (e *Env) podEnvironment(tenant *Tenant, tenantPod *corev1.Pod, waited time.
 
 // readTenantNodes sets the tenant's Nodes in env if the pod names labels of its own. It returns a WaitError until they
 // are known.
-func (e *Env) readTenantNodes(tenant *Tenant, tenantPod *corev1.Pod, env *PodEnvironment) error {
+func readTenantNodes(e *Env, tenant *Tenant, tenantPod *corev1.Pod, env *PodEnvironment) error {
 	if tenant.Nodes != tenancyv1alpha1.NodesPlaced || !nodelabels.Uses(&tenantPod.Spec, tenant.Policy.Get().IsTenants) {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (e *Env) readTenantNodes(tenant *Tenant, tenantPod *corev1.Pod, env *PodEnv
 
 // serviceInSuper returns a Service of the environment as inSuper does, nil if there is none. It returns a WaitError as
 // podEnvironment does.
-func (e *Env) serviceInSuper(tenant *Tenant, namespace, name string, waited time.Duration) (*corev1.Service, error) {
+func serviceInSuper(e *Env, tenant *Tenant, namespace, name string, waited time.Duration) (*corev1.Service, error) {
 	service, exists, synced := get[*corev1.Service](tenant.Cache, KindService, namespace, name)
 	if !synced {
 		return nil, engine.Waitf("the cache of the tenant's Services")
@@ -133,7 +133,7 @@ func (e *Env) serviceInSuper(tenant *Tenant, namespace, name string, waited time
 	if !exists || !hasClusterIP(service) {
 		return nil, nil
 	}
-	found := e.inSuper(tenant, service)
+	found := inSuper(e, tenant, service)
 	if found == nil && waited < quietTime {
 		return nil, engine.Waitf("an address of Service %s/%s in the super cluster", namespace, name)
 	}
@@ -142,7 +142,7 @@ func (e *Env) serviceInSuper(tenant *Tenant, namespace, name string, waited time
 
 // inSuper returns a copy of a Service of the tenant with the cluster IPs that it has in this super cluster, nil if it
 // has none.
-func (e *Env) inSuper(tenant *Tenant, service *corev1.Service) *corev1.Service {
+func inSuper(e *Env, tenant *Tenant, service *corev1.Service) *corev1.Service {
 	if !hasClusterIP(service) || len(service.Spec.Ports) == 0 {
 		return nil
 	}
@@ -167,14 +167,14 @@ const maxVariable = 253
 
 // defines returns PodEnvironment.Defines for the ConfigMaps and Secrets of a tenant namespace. It leaves out names that
 // no variable of a Service has.
-func (t *Tenant) defines(namespace string) func(source *corev1.EnvFromSource) []string {
+func defines(t *Tenant, namespace string) func(source *corev1.EnvFromSource) []string {
 	return func(source *corev1.EnvFromSource) (names []string) {
 		define := func(name string) {
 			if len(source.Prefix)+len(name) <= maxVariable {
 				names = append(names, source.Prefix+name)
 			}
 		}
-		configMap, secret := t.sources(namespace, source)
+		configMap, secret := sources(t, namespace, source)
 		for name := range configMap {
 			define(name)
 		}
@@ -186,15 +186,15 @@ func (t *Tenant) defines(namespace string) func(source *corev1.EnvFromSource) []
 }
 
 // keys returns PodEnvironment.Keys for the ConfigMaps and Secrets of a tenant namespace.
-func (t *Tenant) keys(namespace string) func(source *corev1.EnvFromSource) int {
+func keys(t *Tenant, namespace string) func(source *corev1.EnvFromSource) int {
 	return func(source *corev1.EnvFromSource) int {
-		configMap, secret := t.sources(namespace, source)
+		configMap, secret := sources(t, namespace, source)
 		return len(configMap) + len(secret)
 	}
 }
 
 // sources returns what the ConfigMap and the Secret of an envFrom source hold, nil where there is none.
-func (t *Tenant) sources(namespace string, source *corev1.EnvFromSource) (configMap map[string]string, secret map[string][]byte) {
+func sources(t *Tenant, namespace string, source *corev1.EnvFromSource) (configMap map[string]string, secret map[string][]byte) {
 	if ref := source.ConfigMapRef; ref != nil {
 		if found, exists, _ := get[*corev1.ConfigMap](t.Cache, KindConfigMap, namespace, ref.Name); exists {
 			configMap = found.Data

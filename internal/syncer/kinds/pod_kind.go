@@ -26,7 +26,7 @@ func podSpec() Spec {
 			keys := spec.ownKeys(env, change)
 			// The quota admitted a pod: the next waiter may fit, too.
 			if owner, ours := ownerOfNew(&change); ours {
-				keys = append(keys, env.wakeOne(owner.ClusterKey, owner.Namespace)...)
+				keys = append(keys, wakeOne(env, owner.ClusterKey, owner.Namespace)...)
 			}
 			return keys
 		},
@@ -38,14 +38,14 @@ func podSpec() Spec {
 			if !ours || !wasQuota || !isQuota || !sameButForUse(before, after) || !usesLess(before, after) {
 				return nil
 			}
-			return env.wakeOne(owner.ClusterKey, owner.Namespace)
+			return wakeOne(env, owner.ClusterKey, owner.Namespace)
 		},
 	}
 	return spec
 }
 
 // wakeOne removes and returns one of the quota waiters of a tenant namespace, if there is any.
-func (e *Env) wakeOne(tenant, namespace string) []engine.Key {
+func wakeOne(e *Env, tenant, namespace string) []engine.Key {
 	if key, waits := e.QuotaWaiters.Next(tenant, namespace); waits {
 		return []engine.Key{key}
 	}
@@ -77,4 +77,23 @@ func nodesOf(object client.Object) []string {
 		values = append(values, OnNode(owner.ClusterKey, pod.Spec.NodeName))
 	}
 	return values
+}
+
+// podMoments are moments of pods. The zero value holds none.
+type podMoments struct {
+	// endings are when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
+	// key of the pod takes another step.
+	endings moments
+	// bindings are when this process created a Binding, until the tenant's cache shows it, or the key of the pod takes
+	// another step. The super pod changes meanwhile, as its containers start, and each change enqueues the key.
+	bindings moments
+}
+
+// momentsOf returns the moments of the pods of an Env.
+func momentsOf(env *Env) *podMoments { return State[podMoments](env) }
+
+// Forget drops the moments of a tenant's pods.
+func (p *podMoments) Forget(tenant string) {
+	p.endings.forgetAll(tenant)
+	p.bindings.forgetAll(tenant)
 }

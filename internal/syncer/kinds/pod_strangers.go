@@ -29,8 +29,8 @@ type configRef struct{ kind, name string }
 // which is new there, as far as a pod starts without them. It returns in words which one is left, "" for none. Without
 // it a kubelet would mount what controllers of the super cluster, or its operator, keep in the namespace. tokens is the
 // pod's Secret of tokens, which comes later.
-func (e *Env) withhold(ctx context.Context, tenant *Tenant, namespace, tokens string, spec *corev1.PodSpec) (string, error) {
-	strange, err := e.strangers(ctx, tenant, namespace, tokens, spec)
+func withhold(ctx context.Context, e *Env, tenant *Tenant, namespace, tokens string, spec *corev1.PodSpec) (string, error) {
+	strange, err := strangers(ctx, e, tenant, namespace, tokens, spec)
 	if err != nil || strange.Len() == 0 {
 		return "", err
 	}
@@ -59,7 +59,7 @@ func eachConfig(spec *corev1.PodSpec, visit func(configRef)) {
 
 // strangers returns which ConfigMaps and Secrets that a spec refers to are in the super namespace and not the tenant's.
 // It asks the super cluster, once for each kind, only if the cache does not show all of them as the tenant's.
-func (e *Env) strangers(ctx context.Context, tenant *Tenant, namespace, tokens string, spec *corev1.PodSpec) (sets.Set[configRef], error) {
+func strangers(ctx context.Context, e *Env, tenant *Tenant, namespace, tokens string, spec *corev1.PodSpec) (sets.Set[configRef], error) {
 	name := tenancy.SuperNamespace(tenant.Key, namespace)
 	strange, unknown := sets.New[configRef](), map[string]sets.Set[string]{}
 	eachConfig(spec, func(ref configRef) {
@@ -77,7 +77,7 @@ func (e *Env) strangers(ctx context.Context, tenant *Tenant, namespace, tokens s
 		}
 	})
 	for kind, names := range unknown {
-		found, err := e.unmarked(ctx, kind, name)
+		found, err := unmarked(ctx, e, kind, name)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (e *Env) strangers(ctx context.Context, tenant *Tenant, namespace, tokens s
 
 // unmarked returns the names of the ConfigMaps or Secrets in a super namespace without our label, read live; nil where
 // there are more than maxStrangers.
-func (e *Env) unmarked(ctx context.Context, kind, superNamespace string) (sets.Set[string], error) {
+func unmarked(ctx context.Context, e *Env, kind, superNamespace string) (sets.Set[string], error) {
 	requirement, err := labels.NewRequirement(tenancyv1alpha1.LabelCluster, selection.DoesNotExist, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a selector: %w", err)

@@ -29,10 +29,10 @@ func (p *Pods) patience(pair *podPair) time.Duration {
 	}
 	failures, now := failedchoice.Of(pair.tenantPod), p.env.Clock.Now()
 	patience := failures.Patience(p.env.PodPatience, now)
-	if known := p.env.untaken.of(pair.key); known.reason == failedchoice.NoVolume && known.choice == choiceOf(pair.tenantPod) {
+	if known := untakenOf(p.env).of(pair.key); known.reason == failedchoice.NoVolume && known.choice == choiceOf(pair.tenantPod) {
 		patience = min(patience, known.reasonSince.Sub(known.since)+failures.Patience(volumePatience, now))
 	}
-	if p.env.claimIsTakenBack(pair.tenant, pair.tenantPod) {
+	if claimIsTakenBack(p.env, pair.tenant, pair.tenantPod) {
 		return min(patience, MinPodPatience) // its claim goes elsewhere
 	}
 	return patience
@@ -43,19 +43,19 @@ func (p *Pods) readUntaken(pair *podPair) {
 	now := p.env.Clock.Now()
 	switch {
 	case !p.chosen(pair.tenantPod):
-		p.env.untaken.forget(pair.key)
+		untakenOf(p.env).forget(pair.key)
 		return
 	case p.env.PodPatience == 0:
 		return
 	case pair.superPod == nil: // create and await note what is refused
 	case isUnscheduled(pair.superPod):
 		_, scheduled := podutil.GetPodCondition(&pair.superPod.Status, corev1.PodScheduled)
-		p.env.untaken.note(pair.key, choiceOf(pair.tenantPod), whyUnscheduled(scheduled.Message), tenancy.SchedulingWords(scheduled.Message), now)
+		untakenOf(p.env).note(pair.key, choiceOf(pair.tenantPod), whyUnscheduled(scheduled.Message), tenancy.SchedulingWords(scheduled.Message), now)
 	case pair.superPod.DeletionTimestamp == nil:
-		p.env.untaken.forget(pair.key)
+		untakenOf(p.env).forget(pair.key)
 		return
 	}
-	pair.facts.GivenUp, pair.facts.TakenBack = p.env.judgeUntaken(pair.key, pair.tenantPod, p.patience(pair))
+	pair.facts.GivenUp, pair.facts.TakenBack = judgeUntaken(p.env, pair.key, pair.tenantPod, p.patience(pair))
 }
 
 // chosen returns whether a tenant pod, which may be nil, names this super cluster and awaits its super pod.
@@ -69,7 +69,7 @@ func (p *Pods) readLeaves(ctx context.Context, pair *podPair) error {
 	if !p.chosen(pair.tenantPod) || pair.tenantPod.Spec.NodeName != "" || pair.superPod != nil && pair.superPod.Spec.NodeName != "" {
 		return nil
 	}
-	assigned, err := p.env.assigned(ctx, pair.key)
+	assigned, err := assigned(ctx, p.env, pair.key)
 	pair.facts.Leaves = assigned.State == assign.Placed && assigned.Reserved == nil // vc-scheduler looks at those of namespaces that have left
 	return err
 }
@@ -110,7 +110,7 @@ func whyUnscheduled(message string) string {
 
 // notTaken notes that the super cluster does not take the super pod of the pair.
 func (p *Pods) notTaken(pair *podPair, reason, message string) {
-	p.env.notTaken(pair.key, pair.tenantPod, reason, message)
+	notTaken(p.env, pair.key, pair.tenantPod, reason, message)
 }
 
 // confirmLeaves returns an error if the cache has it that the pair's namespace leaves, and a live read does not.
@@ -118,7 +118,7 @@ func (p *Pods) confirmLeaves(ctx context.Context, pair *podPair) error {
 	if !pair.facts.Leaves {
 		return nil
 	}
-	return p.env.confirmLeaves(ctx, pair.key)
+	return confirmLeaves(ctx, p.env, pair.key)
 }
 
 // giveUp deletes a super pod that has no node. The precondition on its resourceVersion refuses that if it got one: API
@@ -147,7 +147,7 @@ func (p *Pods) takeBack(ctx context.Context, pair *podPair) error {
 		return err
 	}
 	patched := pair.tenantPod.DeepCopy()
-	reason, message, err := p.env.takeBack(ctx, pair.tenant, pair.key, pair.tenantPod, patched, withdrawal{
+	reason, message, err := takeBack(ctx, p.env, pair.tenant, pair.key, pair.tenantPod, patched, withdrawal{
 		kind: KindPod, noun: "pod", label: true, leaves: pair.facts.Leaves, patience: p.patience(pair),
 	})
 	if err != nil || reason == "" {
@@ -167,11 +167,11 @@ func (p *Pods) takeBackClaims(pair *podPair) error {
 	for i := range pair.tenantPod.Spec.Volumes {
 		name := claimhome.ClaimName(pair.tenantPod, &pair.tenantPod.Spec.Volumes[i])
 		claim, exists, _ := get[*corev1.PersistentVolumeClaim](pair.tenant.Cache, KindClaim, pair.key.Namespace, name)
-		if !exists || !p.env.goesWithPod(pair.tenant, claim) {
+		if !exists || !goesWithPod(p.env, pair.tenant, claim) {
 			continue
 		}
 		key := engine.Key{Tenant: pair.key.Tenant, Kind: KindClaim, Namespace: pair.key.Namespace, Name: name}
-		if p.env.untaken.giveUpWith(key, claim, pair.key, p.patience(pair), p.env.Clock.Now()) {
+		if untakenOf(p.env).giveUpWith(key, claim, pair.key, p.patience(pair), p.env.Clock.Now()) {
 			with = append(with, key)
 		}
 	}

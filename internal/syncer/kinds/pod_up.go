@@ -24,7 +24,7 @@ const bindingTime = 5 * time.Second
 // bind creates the Binding of the tenant pod to the node of its super pod, and before it the tenant's Node for that
 // node.
 func (p *Pods) bind(ctx context.Context, pair *podPair) error {
-	if age, known := p.env.bindings.age(pair.key, pair.tenantPod.UID, p.env.Clock.Now()); known && age < bindingTime {
+	if age, known := momentsOf(p.env).bindings.age(pair.key, pair.tenantPod.UID, p.env.Clock.Now()); known && age < bindingTime {
 		return nil
 	}
 	superNode := pair.superPod.Spec.NodeName
@@ -44,7 +44,7 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 	p.env.clearWarning(pair.key)
 	err := pair.tenant.Client.SubResource("binding").Create(ctx, pair.tenantPod.DeepCopy(), binding)
 	if err == nil {
-		p.env.bindings.note(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
+		momentsOf(p.env).bindings.note(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
 	}
 	return p.env.done(ctx, KindPod, "bind", client.IgnoreNotFound(err))
 }

@@ -70,8 +70,11 @@ func (r *extendedResources) insert(object client.Object) bool {
 // newResourcesWake enqueues all namespaces when a node has a resource that none had before: their quotas are to name
 // it.
 func newResourcesWake(env *Env, change Change) []engine.Key {
-	if change.Side != SuperSide || change.Current == nil || !env.extended.add(change.Current) {
+	if change.Side != SuperSide || change.Current == nil || !extendedOf(env).add(change.Current) {
 		return nil
 	}
 	return env.keys(KindNamespace)
 }
+
+// extendedOf returns the extended resources of the nodes.
+func extendedOf(env *Env) *extendedResources { return State[extendedResources](env) }

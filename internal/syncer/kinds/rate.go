@@ -45,7 +45,7 @@ func (e *Env) LimitWrites(super client.WithWatch) {
 		}
 		return policy.Default().WriteRate()
 	}}
-	e.forgets = append(e.forgets, func(string) { rates.forgetFull() })
+	e.OnForget(func(string) { rates.forgetFull() })
 	e.Super = interceptor.NewClient(super, rates.funcs())
 }
 

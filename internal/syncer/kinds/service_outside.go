@@ -26,22 +26,25 @@ type shared struct {
 	limit       func(limits *tenancyv1alpha1.TenantLimits) int32
 }
 
-// key returns the key of a Service in the tally.
-func (s *shared) key(service engine.Key) engine.Key {
-	service.Kind = s.field
-	return service
+// share returns what is counted of it.
+func (s *shared) share() Share {
+	return Share{Name: s.field, Count: func(object client.Object) int64 {
+		service, ok := object.(*corev1.Service)
+		if !ok {
+			return 0
+		}
+		return s.count(&service.Spec)
+	}}
 }
 
-// amount returns what a Service has, nil for none.
-func (s *shared) amount(object client.Object) *amount {
-	service, ok := object.(*corev1.Service)
-	if !ok {
-		return nil
+// serviceSpec is that of a copied kind whose objects take what is shared.
+func serviceSpec() Spec {
+	spec := Copied(services())
+	spec.Fits = fitsOutside
+	for i := range outside {
+		spec.Shares = append(spec.Shares, outside[i].share())
 	}
-	if count := s.count(&service.Spec); count > 0 {
-		return &amount{objects: count}
-	}
-	return nil
+	return spec
 }
 
 // nodePorts returns the number of node ports that a Service has or gets.
@@ -77,11 +80,8 @@ func outOfRange(object client.Object, nodePorts utilnet.PortRange) int32 {
 	return 0
 }
 
-// fitsOutside is Env.fits for what a Service takes of what is shared, true for other objects.
-func (e *Env) fitsOutside(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool {
-	if key.Kind != KindService {
-		return true
-	}
+// fitsOutside is Spec.Fits for what a Service takes of what is shared.
+func fitsOutside(e *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool {
 	if port := outOfRange(superObject, tenant.NodePorts); port != 0 {
 		e.warnOnce(tenant, key, tenantObject, ReasonNodePortOutOfRange, fmt.Sprintf(
 			"Super cluster %s: node port %d is not in spec.serviceNodePortRange of the VirtualCluster, %d-%d: choose one in it, or none",
@@ -90,12 +90,13 @@ func (e *Env) fitsOutside(tenant *Tenant, key engine.Key, tenantObject, superObj
 	}
 	rules := tenant.Policy.Get()
 	for i := range outside {
-		wanted, had := ptr.Deref(outside[i].amount(superObject), amount{}), ptr.Deref(outside[i].amount(existing), amount{})
+		share := outside[i].share()
+		wanted, had := ptr.Deref(share.amount(superObject), amount{}), ptr.Deref(share.amount(existing), amount{})
 		if wanted.objects == 0 && had.objects == 0 {
 			continue // what is in the place of one that waits does not end that
 		}
 		change, most := amount{objects: wanted.objects - had.objects}, amount{objects: int64(outside[i].limit(&rules.Spec().Limits))}
-		if sum, ok := e.tally.reserve(outside[i].key(key), existing == nil, change, most, e.Clock.Now()); !ok {
+		if sum, ok := e.tally.reserve(share.key(key), existing == nil, change, most, e.Clock.Now()); !ok {
 			e.warnOnce(tenant, key, tenantObject, ReasonTenantLimit, fmt.Sprintf(
 				"Super cluster %s: %d %s exist, this Service adds %d, and at most %d are allowed (limits.%s of TenantPolicy %s)",
 				e.ID, sum.objects, outside[i].name, change.objects, most.objects, outside[i].field, rules.Name()))

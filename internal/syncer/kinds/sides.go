@@ -18,7 +18,7 @@ import (
 type sides struct{ env *Env }
 
 // Sides returns the caches of both sides in the form that Assignments read.
-func (e *Env) Sides() assign.SingleSides { return sides{e} }
+func Sides(e *Env) assign.SingleSides { return sides{e} }
 
 // Content implements assign.Sides.
 func (s sides) Content(tenant, namespace string) (assign.Content, tenancy.Owner) {
@@ -93,7 +93,7 @@ func (s sides) LacksData(ctx context.Context, tenant, namespace string) (proof.P
 	if err != nil || !lacks {
 		return proof.Proof{}, false, err //nolint:wrapcheck // it names what was read
 	}
-	none, lacks, err := s.env.superLacksSnapshots(ctx, name)
+	none, lacks, err := superLacksSnapshots(ctx, s.env, name)
 	return proven.And(none), lacks, err
 }
 
@@ -145,7 +145,7 @@ func (s sides) Limit(tenant string) (corev1.ResourceList, bool) {
 // Resources implements assign.SingleSides. Extended resources come once the cache of nodes is synced: then they wake
 // all namespaces.
 func (s sides) Resources() []corev1.ResourceName {
-	extended, _ := s.env.extended.all(s.env.SuperCache)
+	extended, _ := extendedOf(s.env).all(s.env.SuperCache)
 	return slices.Concat(bounded[:], extended)
 }
 

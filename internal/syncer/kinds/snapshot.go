@@ -61,7 +61,7 @@ func snapshots() Copy[*unstructured.Unstructured] {
 func snapshotSpec() Spec {
 	spec := Copied(snapshots())
 	spec.Aside, spec.Rewatch, spec.Tenant.Optional, spec.Super.Optional = true, true, true, true
-	spec.Wanted, spec.Remains = (*Env).wantsSnapshots, (*Env).witnesses
+	spec.Wanted, spec.Remains = wantsSnapshots, (*Env).witnesses
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{KindClaim: claimWakesSnapshots}
 	spec.New = func(env *Env) engine.Kind {
 		copied := snapshots()
@@ -72,7 +72,7 @@ func snapshotSpec() Spec {
 }
 
 // wantsSnapshots returns whether a tenant has to do with snapshots: its policy allows any, or some are here.
-func (e *Env) wantsSnapshots(tenant *Tenant) bool {
+func wantsSnapshots(e *Env, tenant *Tenant) bool {
 	return len(tenant.Policy.Get().Spec().Offers.VolumeSnapshotClasses) > 0 || len(e.SuperCache.Index(KindSnapshot, IndexTenant, tenant.Key)) > 0
 }
 
@@ -116,19 +116,19 @@ func snapshotWakesClaims(env *Env, change Change) []engine.Key {
 
 // missingSnapshot says that a snapshot of a tenant is not in this super cluster, "" if it is. synced is false if a
 // cache may yet show it.
-func (e *Env) missingSnapshot(tenant *Tenant, namespace, name string) (missing string, synced bool) {
+func missingSnapshot(e *Env, tenant *Tenant, namespace, name string) (missing string, synced bool) {
 	_, superSynced := e.SuperCache.Get(KindSnapshot, tenancy.SuperNamespace(tenant.Key, namespace), name)
 	switch {
 	case name == "":
 		return "", true
-	case !e.wantsSnapshots(tenant):
+	case !wantsSnapshots(e, tenant):
 		return fmt.Sprintf("VolumeSnapshot %s: offers.volumeSnapshotClasses of its TenantPolicy allows none", name), superSynced
 	}
 	tenantSnapshot, exists, synced := get[*unstructured.Unstructured](tenant.Cache, KindSnapshot, namespace, name)
 	switch {
 	case !exists:
 		return fmt.Sprintf("VolumeSnapshot %s, which does not exist", name), synced && superSynced
-	case !e.isDown(tenant, KindSnapshot, tenantSnapshot, name):
+	case !isDown(e, tenant, KindSnapshot, tenantSnapshot, name):
 		return fmt.Sprintf("VolumeSnapshot %s, which is not there", name), synced && superSynced
 	}
 	return "", synced && superSynced
@@ -285,7 +285,7 @@ func (s *Snapshots) isReleased(tenant *Tenant, tenantSnapshot *unstructured.Unst
 		return false
 	}
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
-	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && home == s.env.ID && s.env.wantsSnapshots(tenant)
+	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !ignoresSync(tenantSnapshot) && home == s.env.ID && wantsSnapshots(s.env, tenant)
 	return !awaited && s.env.witnesses(tenantSnapshot)
 }
 
@@ -342,7 +342,7 @@ func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, 
 		return false, nil
 	case home != "" && wasTaken(tenantSnapshot):
 		return false, s.lost(ctx, tenant, key, tenantSnapshot)
-	case !s.env.wantsSnapshots(tenant):
+	case !wantsSnapshots(s.env, tenant):
 		return false, nil // it is watched until its finalizer of ours is gone
 	}
 	placed, err := s.env.namespacePlaced(ctx, tenant, key.Namespace)
@@ -361,7 +361,7 @@ func (s *Snapshots) begins(ctx context.Context, tenant *Tenant, key engine.Key, 
 	case !s.fits(tenant, key, tenantSnapshot):
 		return false, nil // the patrol looks again
 	case home == "":
-		return false, s.env.chooseHere(ctx, tenant, KindSnapshot, tenantSnapshot)
+		return false, chooseHere(ctx, s.env, tenant, KindSnapshot, tenantSnapshot)
 	}
 	return true, nil
 }
@@ -435,7 +435,7 @@ func (s *Snapshots) missingClaim(tenant *Tenant, tenantSnapshot *unstructured.Un
 	case at != "" && at != s.env.ID:
 		return "", false
 	}
-	return "", s.env.isDown(tenant, KindClaim, tenantClaim, name)
+	return "", isDown(s.env, tenant, KindClaim, tenantClaim, name)
 }
 
 // tellMissing tells the tenant why a snapshot waits. Of one that has no home, the home of its namespace does, which is
@@ -459,7 +459,7 @@ func (s *Snapshots) tellMissing(ctx context.Context, tenant *Tenant, key engine.
 }
 
 // chooseHere makes this super cluster the home of a tenant's object, if that is still as the cache has it.
-func (e *Env) chooseHere(ctx context.Context, tenant *Tenant, kind string, tenantObject client.Object) error {
+func chooseHere(ctx context.Context, e *Env, tenant *Tenant, kind string, tenantObject client.Object) error {
 	return client.IgnoreNotFound(e.patch(ctx, tenant, kind, "choose", tenantObject, func(desired client.Object) {
 		annotations := desired.GetAnnotations()
 		set(&annotations, schedulerv1alpha1.AnnotationSuperCluster, e.ID)
@@ -488,7 +488,7 @@ func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, te
 
 // superLacksSnapshots returns by a live read whether a super namespace has no snapshots of a tenant, and the Proof of
 // that.
-func (e *Env) superLacksSnapshots(ctx context.Context, namespace string) (proof.Proof, bool, error) {
+func superLacksSnapshots(ctx context.Context, e *Env, namespace string) (proof.Proof, bool, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(newSnapshot().GroupVersionKind())
 	proven, lacks, err := e.superCluster().LacksAll(ctx, list, client.InNamespace(namespace), client.HasLabels{tenancyv1alpha1.LabelCluster})

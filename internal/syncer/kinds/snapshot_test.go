@@ -203,7 +203,7 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 				p.tenantCache[kinds.KindSnapshot] = []client.Object{left}
 			}
 			if tc.none {
-				require.Equal(t, slices.Contains(tc.wantFinalizers, witness), p.env.Sides().Data(clusterKey, "web"))
+				require.Equal(t, slices.Contains(tc.wantFinalizers, witness), kinds.Sides(p.env).Data(clusterKey, "web"))
 			}
 			left := p.snapshotIn(t, p.superClient, clusterKey+"-web")
 			require.Equal(t, tc.want == "stays" || tc.want == "kept", left != nil)

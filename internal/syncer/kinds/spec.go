@@ -45,6 +45,21 @@ type Spec struct {
 	// Last is whether its informer in the super cluster starts once the others there are synced, but for those Aside:
 	// it reads much that nobody waits for. Only with Aside.
 	Last bool
+	// Limit returns what a tenant's objects of the kind may be together in this super cluster; nil: limits.objects of its
+	// policy.
+	Limit func(tenant *Tenant) limit
+	// Shares are what its objects take besides, which is counted for all namespaces of a tenant together.
+	Shares []Share
+	// Fits returns whether there is room for a super object besides Limit, and otherwise records an Event; nil: there is
+	// (Env.admit). Cancel takes back what it has counted of a new object; nil: it counts nothing.
+	Fits   func(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool
+	Cancel func(key engine.Key)
+	// OfTenant and OfNamespace return further keys of a tenant, and of a namespace of it: such that no object has. nil:
+	// none.
+	OfTenant    func(env *Env, tenant *Tenant) []engine.Key
+	OfNamespace func(env *Env, tenant, namespace string) []engine.Key
+	// Filled returns further keys to enqueue once the cache of a tenant's objects is filled; nil: none.
+	Filled func(env *Env, tenant *Tenant) []engine.Key
 	// Rewatch is whether a change of it in the super cluster may change which informers its tenant's session needs.
 	Rewatch bool
 	// Cleared is whether kind namespace deletes its objects in a super namespace that no longer holds pods. A kind that

@@ -47,3 +47,16 @@ func (t *table) spec(kind string) *Spec {
 	}
 	return &Spec{Name: kind}
 }
+
+// kinds returns the table of all kinds, which its first call builds.
+func (e *Env) kinds() *table {
+	e.once.Do(func() { e.table.CompareAndSwap(nil, newTable(e.Declared)) })
+	return e.table.Load()
+}
+
+// Specs returns the declarations of all kinds that are synced now, which must not be changed: those of the function
+// Specs, and those of SyncPolicies (SetCustom).
+func (e *Env) Specs() []Spec { return e.kinds().specs }
+
+// Extend adds kinds to those Declared, in the place of those that an earlier call has added.
+func (e *Env) Extend(more []Spec) { e.table.Store(newTable(slices.Concat(e.Declared, more))) }

@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +26,8 @@ type Tenant struct {
 
 	// taken is when this process last began to work on the tenant after another one, nil for never.
 	taken atomic.Pointer[time.Time]
-	// nodes is its nodeSet, nil before the first.
-	nodes atomic.Pointer[nodeSet]
-	// holds is whether it holds anything in this super cluster, nil before that was first asked (Offers).
-	holds atomic.Pointer[bool]
+	// kept holds what kinds keep with it, by type (Kept).
+	kept sync.Map
 }
 
 // Take notes that another process may have worked on the tenant until now.
@@ -43,3 +43,13 @@ func (t *Tenant) alone() time.Time {
 
 // maxGrace returns the longest grace period of the tenant's pods, in seconds.
 func (t *Tenant) maxGrace() int64 { return t.Policy.Get().Spec().Pods.MaxGracePeriodSeconds }
+
+// Kept returns the place of the value of a type that kinds keep with a connection of a tenant, which holds nil before
+// one is stored. It may be called concurrently.
+func Kept[T any](tenant *Tenant) *atomic.Pointer[T] {
+	place, exists := tenant.kept.Load(reflect.TypeFor[T]())
+	if !exists {
+		place, _ = tenant.kept.LoadOrStore(reflect.TypeFor[T](), &atomic.Pointer[T]{})
+	}
+	return place.(*atomic.Pointer[T]) //nolint:forcetypeassert // its key is its type
+}

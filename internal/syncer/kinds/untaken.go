@@ -196,31 +196,31 @@ func (u *untaken) forget(key engine.Key) {
 	delete(u.objects, key)
 }
 
-// forgetAll forgets the objects of a tenant. Its rate stays: a tenant that connects again has no other.
-func (u *untaken) forgetAll(tenant string) {
+// Forget forgets the objects of a tenant. Its rate stays: a tenant that connects again has no other.
+func (u *untaken) Forget(tenant string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.objects, func(key engine.Key, _ untakenObject) bool { return key.Tenant == tenant })
 }
 
 // notTaken notes that this super cluster does not take a tenant object.
-func (e *Env) notTaken(key engine.Key, tenantObject client.Object, reason, message string) {
+func notTaken(e *Env, key engine.Key, tenantObject client.Object, reason, message string) {
 	if e.PodPatience > 0 {
-		e.untaken.note(key, choiceOf(tenantObject), reason, message, e.Clock.Now())
+		untakenOf(e).note(key, choiceOf(tenantObject), reason, message, e.Clock.Now())
 	}
 }
 
 // judgeUntaken gives a tenant object up that this super cluster has not taken for too long, as far as the tenant's rate
 // allows, and returns whether it is given up. takenBack is whether the cache shows it as it was before its choice was
 // taken back.
-func (e *Env) judgeUntaken(key engine.Key, tenantObject client.Object, patience time.Duration) (givenUp, takenBack bool) {
-	known, of := e.untaken.of(key), choiceOf(tenantObject)
+func judgeUntaken(e *Env, key engine.Key, tenantObject client.Object, patience time.Duration) (givenUp, takenBack bool) {
+	known, of := untakenOf(e).of(key), choiceOf(tenantObject)
 	takenBack = known.choice.uid == of.uid && known.takenBack != "" && known.takenBack == tenantObject.GetResourceVersion()
-	return e.untaken.giveUp(key, of, patience, e.Clock.Now()), takenBack
+	return untakenOf(e).giveUp(key, of, patience, e.Clock.Now()), takenBack
 }
 
 // assigned returns the Assignment of the namespace of a key, from caches.
-func (e *Env) assigned(ctx context.Context, key engine.Key) (assign.Assignment, error) {
+func assigned(ctx context.Context, e *Env, key engine.Key) (assign.Assignment, error) {
 	assigned, err := e.Assignments.Of(ctx, key.Tenant, key.Namespace)
 	if err != nil {
 		return assign.Assignment{}, fmt.Errorf("reading the assignment of namespace %s: %w", key.Namespace, err)
@@ -230,7 +230,7 @@ func (e *Env) assigned(ctx context.Context, key engine.Key) (assign.Assignment, 
 
 // confirmLeaves returns an error if a live read shows that a namespace, which leaves as the cache has it, may have new
 // pods here. A NamespacePlacement that is missing says nothing against it: what has nothing here goes elsewhere.
-func (e *Env) confirmLeaves(ctx context.Context, key engine.Key) error {
+func confirmLeaves(ctx context.Context, e *Env, key engine.Key) error {
 	if err := e.mayRead(key.Tenant); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (e *Env) confirmLeaves(ctx context.Context, key engine.Key) error {
 
 // refusalOf returns which refusal of a create err is, and what the tenant reads about it. It returns false for an error
 // that is none.
-func (e *Env) refusalOf(tenant *Tenant, key engine.Key, err error) (reason, message string, ok bool) {
+func refusalOf(e *Env, tenant *Tenant, key engine.Key, err error) (reason, message string, ok bool) {
 	if !engine.IsRefusal(err) {
 		return "", "", false
 	}
@@ -271,12 +271,12 @@ type withdrawal struct {
 // takeBack removes this super cluster from a tenant object that was given up, or whose namespace leaves, and tells the
 // tenant. The caller has a proof that the object is not here. patched becomes the object as it is then. It returns what
 // it told, "" if the object is gone.
-func (e *Env) takeBack(ctx context.Context, tenant *Tenant, key engine.Key, object, patched client.Object, of withdrawal) (reason, message string, err error) {
+func takeBack(ctx context.Context, e *Env, tenant *Tenant, key engine.Key, object, patched client.Object, of withdrawal) (reason, message string, err error) {
 	annotations := map[string]any{schedulerv1alpha1.AnnotationSuperCluster: nil}
 	reason, message = tenancy.ReasonSuperClusterNotPlaced, fmt.Sprintf(
 		"Namespace %s leaves super cluster %s: the pod scheduler chooses another one if there is any", key.Namespace, e.ID)
 	if !of.leaves { // it failed
-		known := e.untaken.of(key)
+		known := untakenOf(e).of(key)
 		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = failedchoice.Of(object).Plus(e.ID, known.reason, e.Clock.Now()).String()
 		reason, message = ReasonSuperClusterFailed, fmt.Sprintf(
 			"Super cluster %s has not taken the %s for %s, the pod scheduler chooses another one if there is any: %s", e.ID, of.noun, of.patience, known.message)
@@ -293,8 +293,11 @@ func (e *Env) takeBack(ctx context.Context, tenant *Tenant, key engine.Key, obje
 	if done := e.done(ctx, of.kind, "take back", client.IgnoreNotFound(err)); done != nil || err != nil {
 		return "", "", done // without an error the object is gone, which its informer says too
 	}
-	e.untaken.tookBack(key, choiceOf(object), object.GetResourceVersion())
+	untakenOf(e).tookBack(key, choiceOf(object), object.GetResourceVersion())
 	e.clearWarning(key)
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, tenancy.Cut(message, tenancy.MaxEventNote))
 	return reason, message, nil
 }
+
+// untakenOf returns the pods and claims that this super cluster does not take.
+func untakenOf(env *Env) *untaken { return State[untaken](env) }

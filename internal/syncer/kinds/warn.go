@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,30 +117,23 @@ func (e *Env) warned(key engine.Key, object client.Object, reason string) bool {
 func (e *Env) clearWarning(key engine.Key) {
 	e.QuotaWaiters.Remove(key)
 	e.tally.stopWaiting(key)
-	for i := range outside {
-		if key.Kind == KindService {
-			e.tally.stopWaiting(outside[i].key(key))
-		}
+	for _, share := range e.kinds().spec(key.Kind).Shares {
+		e.tally.stopWaiting(share.key(key))
 	}
 	e.warnings.clear(key)
 }
 
-// Forget drops the warnings, quota waiters, endings, Bindings, untaken pods and claims, rests of budgets and different
-// offers of a tenant that is no longer connected: its informers have stopped, so no key would clear them. So it does of
-// one on which another process has worked since they were noted.
+// Forget drops all that is remembered of a tenant that is no longer connected: its informers have stopped, so no key
+// would clear it. So it does of one on which another process has worked since it was noted.
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.tally.forget(tenant)
-	e.customs.creating.forget(tenant)
-	e.customs.attempts.forget(tenant)
-	e.endings.forgetAll(tenant)
-	e.bindings.forgetAll(tenant)
-	e.untaken.forgetAll(tenant)
-	e.differs.forget(tenant)
-	e.others.forget(tenant)
 	e.warnings.forget(tenant)
 	e.kept.forget(tenant)
-	for _, forget := range e.forgets {
+	e.mu.Lock()
+	forgets := slices.Clone(e.forgets)
+	e.mu.Unlock()
+	for _, forget := range forgets {
 		forget(tenant)
 	}
 }
@@ -211,6 +205,9 @@ func (w *warnings) forget(tenant string) {
 	defer w.mu.Unlock()
 	maps.DeleteFunc(w.last, func(key engine.Key, _ string) bool { return key.Tenant == tenant })
 }
+
+// maxLost bounds how many of a list an Event names.
+const maxLost = 5
 
 // someOf returns a list for an Event, the first maxLost of it.
 func someOf(lost []string) string {
