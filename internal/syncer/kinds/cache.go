@@ -90,3 +90,34 @@ func parseAddress(text string) (netip.Prefix, bool) {
 	address = address.Unmap().WithZone("")
 	return netip.PrefixFrom(address, address.BitLen()), true
 }
+
+// hasClusterIP returns whether a Service has a cluster IP.
+func hasClusterIP(service *corev1.Service) bool {
+	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != ""
+}
+
+// ClusterIPs returns the cluster IPs that a tenant's Service keeps in super clusters: those within ranges, none if the
+// first is not.
+func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
+	if !hasClusterIP(tenantService) {
+		return nil
+	}
+	all := tenantService.Spec.ClusterIPs
+	if len(all) == 0 {
+		all = []string{tenantService.Spec.ClusterIP}
+	}
+	var kept []string
+	for i, text := range all {
+		address, err := netip.ParseAddr(text)
+		inside := false
+		for _, prefix := range ranges {
+			inside = inside || err == nil && prefix.Contains(address)
+		}
+		if inside {
+			kept = append(kept, text)
+		} else if i == 0 {
+			return nil
+		}
+	}
+	return kept
+}

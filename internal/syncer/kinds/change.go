@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -71,4 +72,11 @@ func wasBound(change *Change) bool {
 	before, wasPod := change.Old.(*corev1.Pod)
 	after, isPod := change.Current.(*corev1.Pod)
 	return wasPod && isPod && before.Spec.NodeName == "" && after.Spec.NodeName != ""
+}
+
+// sameButForUse returns whether only status.used of a quota has changed.
+func sameButForUse(old, current *corev1.ResourceQuota) bool {
+	before := *old
+	before.ResourceVersion, before.Status.Used = current.ResourceVersion, current.Status.Used
+	return slice.DeepEqual(&before, current)
 }

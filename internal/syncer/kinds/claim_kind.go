@@ -1,13 +1,16 @@
 package kinds
 
 import (
+	"context"
 	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -20,9 +23,9 @@ func OfClaim(namespace, name string) string { return namespace + "/" + name }
 
 func claimSpec() Spec {
 	spec := Spec{
-		Name: KindClaim, Scope: ScopeTenant, Tenant: watchAll(&corev1.PersistentVolumeClaim{}), Super: watchOwned(&corev1.PersistentVolumeClaim{}),
-		Limit: limitOfClaims,
-		New:   func(env *Env) engine.Kind { return &Claims{env: env} },
+		Name: KindClaim, Involved: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Scope: ScopeTenant, Tenant: watchAll(&corev1.PersistentVolumeClaim{}), Super: watchOwned(&corev1.PersistentVolumeClaim{}),
+		Limit: limitOfClaims, LacksData: superLacksClaims,
+		New: func(env *Env) engine.Kind { return &Claims{env: env} },
 	}
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
 		KindVolume: func(_ *Env, change Change) []engine.Key {
@@ -96,4 +99,9 @@ func isOurVolume(volume *corev1.PersistentVolume, superCluster string) bool {
 // ownerOfVolume returns the owner of the super claim that a tenant's volume stands for.
 func ownerOfVolume(t *Tenant, volume *corev1.PersistentVolume) tenancy.Owner {
 	return t.owner(volume.Spec.ClaimRef.Namespace, volume.Spec.ClaimRef.UID)
+}
+
+// superLacksClaims is Spec.LacksData for claims.
+func superLacksClaims(ctx context.Context, env *Env, superNamespace string) (proof.Proof, bool, error) {
+	return env.superCluster().LacksAll(ctx, &corev1.PersistentVolumeClaimList{}, client.InNamespace(superNamespace), client.HasLabels{tenancyv1alpha1.LabelCluster}) //nolint:wrapcheck // it names what was read
 }

@@ -81,8 +81,9 @@ func (c *customs) table() *customTable {
 	return &customTable{}
 }
 
-// SetCustom makes the SyncPolicies that are given those that are followed. Each names another kind.
-func SetCustom(e *Env, all []Custom) {
+// customSpecs makes the SyncPolicies that are given those that are followed, and returns the Specs of their kinds. Each
+// names another kind.
+func customSpecs(e *Env, all []Custom) []Spec {
 	var specs []Spec
 	made := &customTable{down: map[string]*custom{}, up: map[string]*offered{}}
 	for i := range all {
@@ -98,6 +99,9 @@ func SetCustom(e *Env, all []Custom) {
 		spec.Aside, spec.New = true, nil
 		spec.Tenant.Optional, spec.Super.Optional = true, true
 		spec.Tenant.Labels = func(*Env) string { return "" } // one watch of a tenant, and not one of each namespace
+		if row.Rules.TellsEvents() {
+			spec.Involved = row.Rules.Kind.GroupKind()
+		}
 		spec.Limit, spec.Fits, spec.Cancel = down.total, down.fits, customsOf(e).creating.cancel
 		spec.Wakes = map[string]func(*Env, Change) []engine.Key{row.Name(): func(env *Env, change Change) []engine.Key {
 			keys := spec.ownKeys(env, change)
@@ -110,9 +114,6 @@ func SetCustom(e *Env, all []Custom) {
 		}}
 		spec.Wanted = func(_ *Env, tenant *Tenant) bool { return row.Rules.For(tenant.Policy.Get().Name()) }
 		specs = append(specs, spec)
-		if source, told := down.events(); told {
-			specs = append(specs, source.spec())
-		}
 		copied := down.copy()
 		copied.setDefaults()
 		down.copier = &copier[*unstructured.Unstructured]{env: e, Copy: copied}
@@ -121,7 +122,7 @@ func SetCustom(e *Env, all []Custom) {
 	customsOf(e).current.Store(made)
 	// Another informer of a kind that is followed again counts all of it.
 	e.tally.drops(func(kind string) bool { return strings.HasPrefix(kind, KindCustom+":") && made.down[kind] == nil })
-	e.Extend(specs)
+	return specs
 }
 
 // CustomKeys returns the keys of all objects of SyncPolicies, down and up.
@@ -194,12 +195,6 @@ type custom struct {
 	*Custom
 	env    *Env
 	copier *copier[*unstructured.Unstructured]
-}
-
-// events returns by what the Events about copies are watched, false if they stay.
-func (c *Custom) events() (eventSource, bool) {
-	name := fmt.Sprintf("%s:%s.%s.%s", KindEvent, c.Rules.Kind.Kind, c.Rules.Kind.Version, c.Rules.Kind.Group)
-	return eventSource{name: name, kind: c.Name(), group: c.Rules.Kind.Group, involved: c.Rules.Kind.Kind}, c.Rules.TellsEvents()
 }
 
 func (c *custom) removes() bool { return c.Rules.Spec.Copies == tenancyv1alpha1.CopiesRemove }

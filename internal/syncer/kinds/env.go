@@ -84,6 +84,8 @@ type Env struct {
 
 	once  sync.Once
 	table atomic.Pointer[table]
+	// isExtended is whether Extend was called, with what there is.
+	isExtended atomic.Bool
 
 	mu      sync.Mutex
 	forgets []func(tenant string)

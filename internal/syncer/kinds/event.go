@@ -4,49 +4,50 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // eventSource is a kind of synced objects whose Events come up.
 type eventSource struct {
-	// name is that of the Spec by which they are watched, kind that of the objects, and group and involved are what
-	// Events call it.
-	name, kind, group, involved string
+	// name is that of the Spec by which they are watched, and kind that of the objects.
+	name, kind string
+	// involved is what Events call it.
+	involved schema.GroupKind
 }
 
-// eventSources returns the kinds of synced objects that components of a super cluster write Events about, but for those
-// of SyncPolicies. Each has an informer of its own: API servers select Events by one kind, and a super cluster has many
-// others.
-func eventSources() []eventSource {
-	return []eventSource{
-		{KindEvent, KindPod, "", "Pod"},
-		{"event-of-service", KindService, "", "Service"},
-		{"event-of-claim", KindClaim, "", "PersistentVolumeClaim"},
-		{"event-of-ingress", KindIngress, networkingv1.GroupName, "Ingress"},
-		{"event-of-networkpolicy", KindNetworkPolicy, networkingv1.GroupName, "NetworkPolicy"},
-		{"event-of-snapshot", KindSnapshot, claimhome.SnapshotGroup, "VolumeSnapshot"},
+// sourceOf returns by what the Events about objects of a kind are watched, false if they stay.
+func sourceOf(spec *Spec) (eventSource, bool) {
+	name := KindEvent
+	if family, of, found := strings.Cut(spec.Name, ":"); found {
+		name += ":" + of
+	} else if family != KindPod {
+		name += "-of-" + family
 	}
+	return eventSource{name: name, kind: spec.Name, involved: spec.Involved}, spec.Involved.Kind != ""
 }
 
-// eventSpecs returns a Spec for each source. The first one's reconciler is that of all.
-func eventSpecs() []Spec {
-	var specs []Spec
-	for _, source := range eventSources() {
+// WithEvents returns specs, and one for the Events of each whose Events come up. Each has an informer of its own: API
+// servers select Events by one kind, and a super cluster has many others. The reconciler of those of pods is that of
+// all.
+func WithEvents(specs []Spec) []Spec {
+	for i := range specs {
+		source, told := sourceOf(&specs[i])
+		if !told {
+			continue
+		}
 		spec := source.spec()
 		if source.name == KindEvent {
 			spec.New = func(env *Env) engine.Kind { return &Events{env: env} }
@@ -60,13 +61,13 @@ func eventSpecs() []Spec {
 // Events by the name of the kind, which several groups may have.
 func (s eventSource) isOf(object *corev1.ObjectReference) bool {
 	group, _, grouped := strings.Cut(object.APIVersion, "/")
-	return object.APIVersion == "" || grouped && group == s.group || !grouped && s.group == ""
+	return object.APIVersion == "" || grouped && group == s.involved.Group || !grouped && s.involved.Group == ""
 }
 
 // spec returns the Spec by which the Events of a source are watched.
 func (s eventSource) spec() Spec {
 	return Spec{
-		Name: s.name, Scope: ScopeUp, Aside: true, Last: true, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=" + s.involved},
+		Name: s.name, Scope: ScopeUp, Aside: true, Last: true, Super: &Watch{Object: &corev1.Event{}, Fields: "involvedObject.kind=" + s.involved.Kind},
 		Wakes: map[string]func(*Env, Change) []engine.Key{s.name: func(env *Env, change Change) []engine.Key {
 			if change.Current == nil {
 				return nil
@@ -78,17 +79,6 @@ func (s eventSource) spec() Spec {
 			return []engine.Key{key}
 		}},
 	}
-}
-
-// allEventSources returns all kinds whose Events come up.
-func allEventSources(e *Env) []eventSource {
-	sources, down := eventSources(), customsOf(e).table().down
-	for _, name := range slices.Sorted(maps.Keys(down)) {
-		if source, told := down[name].events(); told {
-			sources = append(sources, source)
-		}
-	}
-	return sources
 }
 
 // eventAge is how old an Event may be to be written to the tenant: a syncer that starts does not write old ones again.
@@ -183,16 +173,16 @@ func aboutAdded(superEvent *corev1.Event, tenantObject client.Object) bool {
 	if !isPod || !found {
 		return false
 	}
-	var containers []corev1.Container
+	names := func(container corev1.Container) bool { return container.Name == name }
 	switch list {
 	case "spec.containers":
-		containers = pod.Spec.Containers
+		return !slices.ContainsFunc(pod.Spec.Containers, names)
 	case "spec.initContainers":
-		containers = pod.Spec.InitContainers
+		return !slices.ContainsFunc(pod.Spec.InitContainers, names)
 	case "spec.ephemeralContainers":
-		containers = ephemeralContainers(pod.Spec.EphemeralContainers)
+		return !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(container corev1.EphemeralContainer) bool { return container.Name == name })
 	}
-	return !slices.ContainsFunc(containers, func(container corev1.Container) bool { return container.Name == name })
+	return true
 }
 
 // arrives returns whether the object that an Event is about, which a cache lacks, may still come; synced is whether the
@@ -245,7 +235,11 @@ func (e *Events) about(tenant *Tenant, key engine.Key, superEvent *corev1.Event,
 
 // find returns the super Event of a key, and what it is about, nil if there is none.
 func (e *Events) find(key engine.Key) (*corev1.Event, eventSource) {
-	for _, source := range allEventSources(e.env) {
+	for _, spec := range e.env.Specs() {
+		source, told := sourceOf(&spec)
+		if !told {
+			continue
+		}
 		event, exists, _ := get[*corev1.Event](e.env.SuperCache, source.name, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
 		if exists && source.isOf(&event.InvolvedObject) {
 			return event, source

@@ -104,9 +104,9 @@ func TestEventsOfOtherKinds(t *testing.T) {
 		kind, involved, version string
 		object                  client.Object
 	}{
-		"event-of-claim":         {kinds.KindClaim, "PersistentVolumeClaim", "v1", &corev1.PersistentVolumeClaim{ObjectMeta: at}},
-		"event-of-ingress":       {kinds.KindIngress, "Ingress", "networking.k8s.io/v1", &networkingv1.Ingress{ObjectMeta: at}},
-		"event-of-networkpolicy": {kinds.KindNetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
+		"event-of-persistentvolumeclaim": {kinds.KindClaim, "PersistentVolumeClaim", "v1", &corev1.PersistentVolumeClaim{ObjectMeta: at}},
+		"event-of-ingress":               {kinds.KindIngress, "Ingress", "networking.k8s.io/v1", &networkingv1.Ingress{ObjectMeta: at}},
+		"event-of-networkpolicy":         {kinds.KindNetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
 	} {
 		p := newPool(t, interceptor.Funcs{})
 		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/policy"
@@ -32,6 +33,7 @@ func ingresses() Spec {
 			Tell: TenantIngress,
 		},
 	})
+	spec.Involved = schema.GroupKind{Group: networkingv1.GroupName, Kind: "Ingress"}
 	spec.Tenant.Labels = func(*Env) string { return "" } // there are few, so that one watch is less than one per namespace
 	return spec
 }

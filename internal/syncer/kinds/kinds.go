@@ -7,10 +7,12 @@ import (
 // Specs returns the declarations of all kinds. Informers, sessions, the routing of events and clean-up iterate over
 // this list and name no kind: a new kind is a file, its test, and a line here.
 func Specs() []Spec {
-	return append([]Spec{
+	return WithEvents(append([]Spec{
 		namespaceSpec(),
 		quotaSpec(),
-		podSpec(),
+		podSpec(Needs{
+			Isolated: isolated, EnsureNode: ensureNode, GoesWithPod: goesWithPod, ClaimIsTakenBack: claimIsTakenBack, PriorityClass: OfferedPriorityClass,
+		}),
 		tokenSpec(),
 		nodeSpec(),
 		claimSpec(),
@@ -23,14 +25,17 @@ func Specs() []Spec {
 		Copied(endpointSlices()),
 		ingresses(),
 		budgetSpec(),
-		Copied(networkPolicies()),
+		networkPolicySpec(),
 		isolationSpec(),
 		addressesSpec(),
 		apiServerSpec(),
 		serviceCIDRSpec(),
 		customSpec(),
-	}, append(eventSpecs(), offerSpecs()...)...)
+	}, offerSpecs()...))
 }
+
+// SetCustom makes the SyncPolicies that are given those that are followed. Each names another kind.
+func SetCustom(env *Env, all []Custom) { env.Extend(WithEvents(customSpecs(env, all))) }
 
 // All returns the reconcilers of all kinds.
 func All(env *Env) []engine.Kind {

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -142,3 +143,12 @@ const (
 	// tenantRootCA is the name, in super clusters, of the tenant's rootCA. rootCA there is the super cluster's own.
 	tenantRootCA = "tenant-kube-root-ca.crt"
 )
+
+// LabelTokens is "true" on the Secrets of KindToken; KindSecret ignores them.
+const LabelTokens = "tenancy.x-k8s.io/tokens"
+
+// tokenKey is the data key of the token in a source of a volume. Volumes of a pod are immutable.
+func tokenKey(volume, source int) string { return fmt.Sprintf("token-%d-%d", volume, source) }
+
+// apiServerService is the Service of an API server, in namespace default.
+const apiServerService = "kubernetes"

@@ -126,7 +126,7 @@ func (n *Namespaces) keep(ctx context.Context, key engine.Key, superNamespace *c
 // clear deletes all objects but Services and EndpointSlices in the super namespace of a namespace that is no longer
 // placed here, after Confirm. It returns whether none are left.
 func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bool, error) {
-	if customsOf(n.env).current.Load() == nil {
+	if !n.env.isExtended.Load() {
 		return false, engine.Waitf("the SyncPolicies: their copies are to go, too")
 	}
 	// What is created from here on may be for a namespace that is placed here again: the Proof says nothing of it.

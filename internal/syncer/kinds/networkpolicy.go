@@ -5,6 +5,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/tenancy"
@@ -13,6 +14,12 @@ import (
 // ReasonNetworkPolicyNarrowed: addresses that a NetworkPolicy allows are the pool's, which pods of the tenant may not
 // reach; the syncer writes the policy without them to the super cluster.
 const ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
+
+func networkPolicySpec() Spec {
+	spec := Copied(networkPolicies())
+	spec.Involved = schema.GroupKind{Group: networkingv1.GroupName, Kind: "NetworkPolicy"}
+	return spec
+}
 
 func networkPolicies() Copy[*networkingv1.NetworkPolicy] {
 	return Copy[*networkingv1.NetworkPolicy]{

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -44,17 +43,4 @@ func ensureNode(ctx context.Context, env *Env, tenant *Tenant, superName string)
 		return &foreignNodeError{name: live.Name}
 	}
 	return nil
-}
-
-// foreignNodeError reports that a tenant has a Node with the name of a virtual Node that the syncer did not create.
-type foreignNodeError struct{ name string }
-
-// Error names the Node.
-func (e *foreignNodeError) Error() string {
-	return "node " + e.name + " was not created by the syncer: delete it"
-}
-
-// isOurNode returns whether the syncer of a super cluster created a Node.
-func isOurNode(node *corev1.Node, superCluster string) bool {
-	return node.Labels[tenancyv1alpha1.LabelTenantNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster
 }

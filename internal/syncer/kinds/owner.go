@@ -115,3 +115,26 @@ func ServicesOnly(superNamespace client.Object) bool {
 // quotaName is the name of the ResourceQuota in every super namespace that bounds its pods at what the tenant namespace
 // holds in the super cluster.
 const quotaName = "superpool"
+
+// isDown returns whether the super cluster has the super object of a tenant object.
+func isDown(e *Env, tenant *Tenant, kind string, tenantObject client.Object, superName string) bool {
+	superObject, _ := e.SuperCache.Get(kind, tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), superName)
+	if superObject == nil {
+		return false
+	}
+	owner, _ := tenancy.GetOwner(superObject)
+	return owner.UID == tenantObject.GetUID()
+}
+
+// isOurNode returns whether the syncer of a super cluster created a Node.
+func isOurNode(node *corev1.Node, superCluster string) bool {
+	return node.Labels[tenancyv1alpha1.LabelTenantNode] == "true" && node.Labels[tenancyv1alpha1.LabelSuperClusterID] == superCluster
+}
+
+// foreignNodeError reports that a tenant has a Node with the name of a virtual Node that the syncer did not create.
+type foreignNodeError struct{ name string }
+
+// Error names the Node.
+func (e *foreignNodeError) Error() string {
+	return "node " + e.name + " was not created by the syncer: delete it"
+}

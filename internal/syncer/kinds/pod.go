@@ -13,8 +13,22 @@ import (
 // Pods syncs pods: metadata and spec down, node and status up. A reconcile reads both sides from caches, NextStep
 // chooses one step, and perform executes it.
 type Pods struct {
-	env      *Env
-	recounts recounts
+	env   *Env
+	needs Needs
+}
+
+// Needs are what pods ask of other kinds.
+type Needs struct {
+	// Isolated returns whether pods of a tenant's namespace may be created as far as the network is concerned.
+	Isolated func(env *Env, tenant *Tenant, namespace string) bool
+	// EnsureNode creates a tenant's Node for a node of the super cluster unless it exists.
+	EnsureNode func(ctx context.Context, env *Env, tenant *Tenant, superNode string) error
+	// GoesWithPod returns whether a tenant claim loses its home here when a pod that uses it is taken back, and
+	// ClaimIsTakenBack whether that of one of a pod's claims was lately.
+	GoesWithPod      func(env *Env, tenant *Tenant, tenantClaim *corev1.PersistentVolumeClaim) bool
+	ClaimIsTakenBack func(env *Env, tenant *Tenant, tenantPod *corev1.Pod) bool
+	// PriorityClass returns the PriorityClass of a super pod whose pod names one.
+	PriorityClass func(env *Env, tenant *Tenant, name string) (string, error)
 }
 
 var _ engine.Kind = &Pods{}

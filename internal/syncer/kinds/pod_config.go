@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // missing names a ConfigMap or Secret that a tenant's pod refers to, that the tenant has and that is not in the super
@@ -30,16 +29,6 @@ func missing(e *Env, tenant *Tenant, tenantPod *corev1.Pod) string {
 		missing = "networkpolicies of namespace " + tenantPod.Namespace
 	}
 	return missing
-}
-
-// isDown returns whether the super cluster has the super object of a tenant object.
-func isDown(e *Env, tenant *Tenant, kind string, tenantObject client.Object, superName string) bool {
-	superObject, _ := e.SuperCache.Get(kind, tenancy.SuperNamespace(tenant.Key, tenantObject.GetNamespace()), superName)
-	if superObject == nil {
-		return false
-	}
-	owner, _ := tenancy.GetOwner(superObject)
-	return owner.UID == tenantObject.GetUID()
 }
 
 // awaitsPolicies returns whether NetworkPolicies of a tenant namespace are not in the super namespace yet. It ignores

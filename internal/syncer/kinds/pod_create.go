@@ -15,9 +15,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// recountTime is how long the quota rejects a pod before its usage is counted again (recounts).
-const recountTime = 6 * time.Second
-
 // await returns a WaitError for what the pod waits for before it is created. The backoff enqueues the key again, not an
 // event of the awaited object.
 func (p *Pods) await(ctx context.Context, step Step, pair *podPair) error {
@@ -75,7 +72,7 @@ func (p *Pods) awaitClaim(ctx context.Context, pair *podPair) error {
 // what the pod's generic ephemeral volumes ask for, which the super pod no longer shows, or if the pod holds more than
 // goes down.
 func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, PodEnvironment, policy.Facts, bool, error) {
-	env, err := podEnvironment(p.env, pair.tenant, pair.tenantPod, pair.facts.Waited)
+	env, err := p.environment(pair.tenant, pair.tenantPod, pair.facts.Waited)
 	if err != nil {
 		return nil, env, policy.Facts{}, false, err
 	}
@@ -191,21 +188,13 @@ func (p *Pods) nameTaken(ctx context.Context, pair *podPair) error {
 	}
 }
 
-// rejectedByQuota waits for quietTime, counts the usage again after recountTime, and warns the tenant if the quota is
-// used up.
+// rejectedByQuota waits for quietTime, and then warns the tenant that the quota is used up. An API server charges a
+// quota before it stores the pod: what a request that was cancelled between the two has charged comes back when the
+// quota controller of the super cluster counts the next time.
 func (p *Pods) rejectedByQuota(ctx context.Context, pair *podPair, rejection error) error {
 	p.env.QuotaWaiters.Add(pair.key)
 	if pair.facts.Waited < quietTime {
 		return engine.Waitf("the quota: %v", rejection)
-	}
-	if pair.facts.Waited >= recountTime {
-		corrected, err := p.recounts.correct(ctx, p.env, pair.superName().Namespace)
-		switch {
-		case err != nil:
-			return err
-		case corrected:
-			return engine.Waitf("the quota, whose usage was corrected")
-		}
 	}
 	p.env.warnRefused(pair.tenant, pair.key, pair.tenantPod, ReasonFailedCreate, rejection)
 	return p.env.done(ctx, KindPod, "create", rejection)

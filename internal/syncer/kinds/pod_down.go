@@ -110,7 +110,7 @@ func (p *Pods) down(ctx context.Context, pair *podPair, changes *podChanges) err
 // addEphemeral writes new ephemeral containers to the super pod.
 func (p *Pods) addEphemeral(ctx context.Context, pair *podPair) error {
 	// A person with kubectl debug waits: a Service without an address is left out instead of waited for.
-	env, err := podEnvironment(p.env, pair.tenant, pair.tenantPod, quietTime)
+	env, err := p.environment(pair.tenant, pair.tenantPod, quietTime)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// apiServerService is the Service of the tenant's API server, in namespace default.
-	apiServerService = "kubernetes"
 	// dnsService is the Service of cluster DNS, in namespace kube-system.
 	dnsService = "kube-dns"
 )
@@ -56,13 +54,14 @@ func (e *PodEnvironment) around() policy.Around {
 	return policy.Around{Services: e.Services, Keys: e.Keys}
 }
 
-// podEnvironment returns the environment of a pod. It returns a WaitError while the super cluster has yet to allocate
+// environment returns the environment of a pod. It returns a WaitError while the super cluster has yet to allocate
 // the cluster IP of a Service, for at most quietTime: waited is how long the pod has been waiting.
-func podEnvironment(e *Env, tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
+func (p *Pods) environment(tenant *Tenant, tenantPod *corev1.Pod, waited time.Duration) (PodEnvironment, error) {
+	e := p.env
 	env := PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain}
 	env.Defines, env.Keys = defines(tenant, tenantPod.Namespace), keys(tenant, tenantPod.Namespace)
 	var err error
-	if env.PriorityClass, err = OfferedPriorityClass(e, tenant, tenantPod.Spec.PriorityClassName); err != nil {
+	if env.PriorityClass, err = p.needs.PriorityClass(e, tenant, tenantPod.Spec.PriorityClassName); err != nil {
 		return env, err
 	}
 	if err := readTenantNodes(e, tenant, tenantPod, &env); err != nil {
@@ -124,7 +123,7 @@ func readTenantNodes(e *Env, tenant *Tenant, tenantPod *corev1.Pod, env *PodEnvi
 }
 
 // serviceInSuper returns a Service of the environment as inSuper does, nil if there is none. It returns a WaitError as
-// podEnvironment does.
+// environment does.
 func serviceInSuper(e *Env, tenant *Tenant, namespace, name string, waited time.Duration) (*corev1.Service, error) {
 	service, exists, synced := get[*corev1.Service](tenant.Cache, KindService, namespace, name)
 	if !synced {

@@ -2,9 +2,11 @@ package kinds
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -12,14 +14,14 @@ import (
 // resourcePods is the name of their resource in policies.
 const resourcePods = "pods"
 
-func podSpec() Spec {
+func podSpec(needs Needs) Spec {
 	spec := Spec{
-		Name: KindPod, Scope: ScopePlaced,
+		Name: KindPod, Scope: ScopePlaced, Involved: schema.GroupKind{Kind: "Pod"},
 		Tenant:  &Watch{Object: &corev1.Pod{}, Labels: func(env *Env) string { return env.Assignments.PodSelector() }},
 		Super:   watchOwned(&corev1.Pod{}),
 		Indexes: map[string]func(client.Object) []string{IndexNode: nodesOf, IndexAddress: addressesOfPod},
 		Rests:   podRests,
-		New:     func(env *Env) engine.Kind { return &Pods{env: env} },
+		New:     func(env *Env) engine.Kind { return &Pods{env: env, needs: needs} },
 	}
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{
 		KindPod: func(env *Env, change Change) []engine.Key {
@@ -96,4 +98,14 @@ func momentsOf(env *Env) *podMoments { return State[podMoments](env) }
 func (p *podMoments) Forget(tenant string) {
 	p.endings.forgetAll(tenant)
 	p.bindings.forgetAll(tenant)
+}
+
+// usesLess returns whether the usage of any resource has dropped.
+func usesLess(old, current *corev1.ResourceQuota) bool {
+	for name, before := range old.Status.Used {
+		if slice.Compare(current.Status.Used[name], before) < 0 {
+			return true
+		}
+	}
+	return false
 }

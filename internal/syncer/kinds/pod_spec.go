@@ -69,7 +69,7 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	requestExplicitly(spec)
 	translateDNS(spec, owner.Namespace, env)
 	if env.OwnLabels {
-		// What no Node has matches no node; podEnvironment says so first, and nothing is created.
+		// What no Node has matches no node; Pods.environment says so first, and nothing is created.
 		nodelabels.Translate(spec, rules.policy().IsTenants, env.TenantNodes)
 	}
 	NewNodeNames(env.SuperCluster, env.Nodes).Translate(spec, pinned)

@@ -32,7 +32,7 @@ func (p *Pods) patience(pair *podPair) time.Duration {
 	if known := untakenOf(p.env).of(pair.key); known.reason == failedchoice.NoVolume && known.choice == choiceOf(pair.tenantPod) {
 		patience = min(patience, known.reasonSince.Sub(known.since)+failures.Patience(volumePatience, now))
 	}
-	if claimIsTakenBack(p.env, pair.tenant, pair.tenantPod) {
+	if p.needs.ClaimIsTakenBack(p.env, pair.tenant, pair.tenantPod) {
 		return min(patience, MinPodPatience) // its claim goes elsewhere
 	}
 	return patience
@@ -167,7 +167,7 @@ func (p *Pods) takeBackClaims(pair *podPair) error {
 	for i := range pair.tenantPod.Spec.Volumes {
 		name := claimhome.ClaimName(pair.tenantPod, &pair.tenantPod.Spec.Volumes[i])
 		claim, exists, _ := get[*corev1.PersistentVolumeClaim](pair.tenant.Cache, KindClaim, pair.key.Namespace, name)
-		if !exists || !goesWithPod(p.env, pair.tenant, claim) {
+		if !exists || !p.needs.GoesWithPod(p.env, pair.tenant, claim) {
 			continue
 		}
 		key := engine.Key{Tenant: pair.key.Tenant, Kind: KindClaim, Namespace: pair.key.Namespace, Name: name}

@@ -28,7 +28,7 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 		return nil
 	}
 	superNode := pair.superPod.Spec.NodeName
-	if err := ensureNode(ctx, p.env, pair.tenant, superNode); err != nil {
+	if err := p.needs.EnsureNode(ctx, p.env, pair.tenant, superNode); err != nil {
 		if foreign := (&foreignNodeError{}); errors.As(err, &foreign) {
 			p.env.warnOnce(pair.tenant, pair.key, pair.tenantPod, ReasonConflict, fmt.Sprintf("Super cluster %s: %v", p.env.ID, foreign))
 		}

@@ -90,7 +90,7 @@ func (p *Pods) namespaceReadiness(
 		return NamespaceUnknown, fmt.Errorf("reading the assignment of namespace %s: %w", pair.key.Namespace, err)
 	case assigned.State != assign.Placed || assigned.UID != namespace.UID || assigned.Reserved == nil: // nil: all of it leaves
 		return NamespaceNotPlaced, nil
-	case !p.env.namespaceOwned(pair.tenant, pair.key.Namespace, namespace.UID), !isolated(p.env, pair.tenant, pair.key.Namespace):
+	case !p.env.namespaceOwned(pair.tenant, pair.key.Namespace, namespace.UID), !p.needs.Isolated(p.env, pair.tenant, pair.key.Namespace):
 		return NamespaceNotReady, nil
 	}
 	return NamespaceReady, nil

@@ -41,23 +41,6 @@ func quotaWakes(env *Env, change Change) []engine.Key {
 	return env.NamespaceChanged(key.Tenant, key.Name)
 }
 
-// sameButForUse returns whether only status.used of a quota has changed.
-func sameButForUse(old, current *corev1.ResourceQuota) bool {
-	before := *old
-	before.ResourceVersion, before.Status.Used = current.ResourceVersion, current.Status.Used
-	return slice.DeepEqual(&before, current)
-}
-
-// usesLess returns whether the usage of any resource has dropped.
-func usesLess(old, current *corev1.ResourceQuota) bool {
-	for name, before := range old.Status.Used {
-		if slice.Compare(current.Status.Used[name], before) < 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Held is what a namespace holds in the super cluster.
 type Held struct {
 	// Pods is what its pods may have together.

@@ -87,37 +87,6 @@ func unpublished(service *corev1.Service) *corev1.Service {
 	return service
 }
 
-// hasClusterIP returns whether a Service has a cluster IP.
-func hasClusterIP(service *corev1.Service) bool {
-	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.ClusterIP != ""
-}
-
-// ClusterIPs returns the cluster IPs that a tenant's Service keeps in super clusters: those within ranges, none if the
-// first is not.
-func ClusterIPs(tenantService *corev1.Service, ranges []netip.Prefix) []string {
-	if !hasClusterIP(tenantService) {
-		return nil
-	}
-	all := tenantService.Spec.ClusterIPs
-	if len(all) == 0 {
-		all = []string{tenantService.Spec.ClusterIP}
-	}
-	var kept []string
-	for i, text := range all {
-		address, err := netip.ParseAddr(text)
-		inside := false
-		for _, prefix := range ranges {
-			inside = inside || err == nil && prefix.Contains(address)
-		}
-		if inside {
-			kept = append(kept, text)
-		} else if i == 0 {
-			return nil
-		}
-	}
-	return kept
-}
-
 // SuperService sets superService to the desired super Service of tenantService: with the tenant's cluster IPs if they
 // are within ranges, with its node ports if it has a range of them, nodePorts, and without a selector, because the
 // tenant's EndpointSlices list the pods in all super clusters. The super cluster allocates other cluster IPs, node

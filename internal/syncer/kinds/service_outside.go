@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +41,7 @@ func (s *shared) share() Share {
 // serviceSpec is that of a copied kind whose objects take what is shared.
 func serviceSpec() Spec {
 	spec := Copied(services())
-	spec.Fits = fitsOutside
+	spec.Fits, spec.Involved = fitsOutside, schema.GroupKind{Kind: "Service"}
 	for i := range outside {
 		spec.Shares = append(spec.Shares, outside[i].share())
 	}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -69,32 +68,42 @@ func (s sides) Services(tenant, namespace string) assign.Answer {
 
 // Data implements assign.Sides.
 func (s sides) Data(tenant, namespace string) bool {
-	name := tenancy.SuperNamespace(tenant, namespace)
-	for _, kind := range [...]string{KindClaim, KindSnapshot} {
-		if _, synced := s.env.SuperCache.Get(kind, name, ""); !synced || len(s.env.SuperCache.InNamespace(kind, name)) > 0 {
-			return true
-		}
-	}
 	connected := s.env.Tenant(tenant)
-	if connected == nil {
-		return false
-	}
-	if _, synced := connected.Cache.Get(KindClaim, namespace, ""); !synced {
-		return true // one of its claims may wait
-	}
-	// What it has of snapshots is looked at as far as it is known: its control plane need not serve them.
-	return slices.ContainsFunc(slices.Concat(connected.Cache.InNamespace(KindClaim, namespace), connected.Cache.InNamespace(KindSnapshot, namespace)), s.env.witnesses)
+	return slices.ContainsFunc(s.env.Specs(), func(spec Spec) bool {
+		return spec.LacksData != nil && (s.hasData(&spec, tenancy.SuperNamespace(tenant, namespace)) || connected != nil && s.awaitsData(&spec, connected, namespace))
+	})
+}
+
+// hasData returns whether a super namespace may have objects of a kind that holds data.
+func (s sides) hasData(spec *Spec, superNamespace string) bool {
+	_, synced := s.env.SuperCache.Get(spec.Name, superNamespace, "")
+	return !synced || len(s.env.SuperCache.InNamespace(spec.Name, superNamespace)) > 0
+}
+
+// awaitsData returns whether objects of such a kind in a tenant's namespace may have this super cluster as a witness.
+// What is Optional is looked at as far as it is known: the control plane need not serve it.
+func (s sides) awaitsData(spec *Spec, tenant *Tenant, namespace string) bool {
+	_, synced := tenant.Cache.Get(spec.Name, namespace, "")
+	return !synced && !spec.Tenant.Optional || slices.ContainsFunc(tenant.Cache.InNamespace(spec.Name, namespace), s.env.witnesses)
 }
 
 // LacksData implements assign.Sides.
 func (s sides) LacksData(ctx context.Context, tenant, namespace string) (proof.Proof, bool, error) {
-	name := tenancy.SuperNamespace(tenant, namespace)
-	proven, lacks, err := s.env.superCluster().LacksAll(ctx, &corev1.PersistentVolumeClaimList{}, client.InNamespace(name), client.HasLabels{tenancyv1alpha1.LabelCluster})
-	if err != nil || !lacks {
-		return proof.Proof{}, false, err //nolint:wrapcheck // it names what was read
+	var all proof.Proof
+	for _, spec := range s.env.Specs() {
+		if spec.LacksData == nil {
+			continue
+		}
+		proven, lacks, err := spec.LacksData(ctx, s.env, tenancy.SuperNamespace(tenant, namespace))
+		if err != nil || !lacks {
+			return proof.Proof{}, false, err
+		}
+		if all.Holds() {
+			proven = all.And(proven)
+		}
+		all = proven
 	}
-	none, lacks, err := superLacksSnapshots(ctx, s.env, name)
-	return proven.And(none), lacks, err
+	return all, true, nil
 }
 
 // any returns whether the cache of a tenant holds objects of a kind in a namespace.

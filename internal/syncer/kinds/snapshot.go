@@ -60,8 +60,9 @@ func snapshots() Copy[*unstructured.Unstructured] {
 
 func snapshotSpec() Spec {
 	spec := Copied(snapshots())
+	spec.Involved = newSnapshot().GroupVersionKind().GroupKind()
 	spec.Aside, spec.Rewatch, spec.Tenant.Optional, spec.Super.Optional = true, true, true, true
-	spec.Wanted, spec.Remains = wantsSnapshots, (*Env).witnesses
+	spec.Wanted, spec.Remains, spec.LacksData = wantsSnapshots, (*Env).witnesses, superLacksSnapshots
 	spec.Wakes = map[string]func(*Env, Change) []engine.Key{KindClaim: claimWakesSnapshots}
 	spec.New = func(env *Env) engine.Kind {
 		copied := snapshots()
@@ -486,8 +487,7 @@ func (s *Snapshots) lost(ctx context.Context, tenant *Tenant, key engine.Key, te
 	return s.up(ctx, tenant, tenantSnapshot, desired)
 }
 
-// superLacksSnapshots returns by a live read whether a super namespace has no snapshots of a tenant, and the Proof of
-// that.
+// superLacksSnapshots is Spec.LacksData for snapshots.
 func superLacksSnapshots(ctx context.Context, e *Env, namespace string) (proof.Proof, bool, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(newSnapshot().GroupVersionKind())

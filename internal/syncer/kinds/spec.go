@@ -1,11 +1,14 @@
 package kinds
 
 import (
+	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -60,6 +63,11 @@ type Spec struct {
 	OfNamespace func(env *Env, tenant, namespace string) []engine.Key
 	// Filled returns further keys to enqueue once the cache of a tenant's objects is filled; nil: none.
 	Filled func(env *Env, tenant *Tenant) []engine.Key
+	// LacksData returns, by a live read, whether a super namespace holds none of its objects, with the Proof of that, for
+	// a kind whose objects hold data; nil: they hold none. The tenant's objects of such a kind have a witness.
+	LacksData func(ctx context.Context, env *Env, superNamespace string) (proof.Proof, bool, error)
+	// Involved is what Events about super objects of the kind call it, if they come up.
+	Involved schema.GroupKind
 	// Rewatch is whether a change of it in the super cluster may change which informers its tenant's session needs.
 	Rewatch bool
 	// Cleared is whether kind namespace deletes its objects in a super namespace that no longer holds pods. A kind that

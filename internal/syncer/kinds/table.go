@@ -59,4 +59,7 @@ func (e *Env) kinds() *table {
 func (e *Env) Specs() []Spec { return e.kinds().specs }
 
 // Extend adds kinds to those Declared, in the place of those that an earlier call has added.
-func (e *Env) Extend(more []Spec) { e.table.Store(newTable(slices.Concat(e.Declared, more))) }
+func (e *Env) Extend(more []Spec) {
+	e.table.Store(newTable(slices.Concat(e.Declared, more)))
+	e.isExtended.Store(true)
+}

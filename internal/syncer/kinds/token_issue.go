@@ -67,9 +67,6 @@ func issuedTokens(secret *corev1.Secret) map[string]issuedToken {
 	return issued
 }
 
-// tokenKey is the data key of the token in a source of a volume. Volumes of a pod are immutable.
-func tokenKey(volume, source int) string { return fmt.Sprintf("token-%d-%d", volume, source) }
-
 // tokenProjections returns the tokens that the volumes of a pod project, by data key.
 func tokenProjections(spec *corev1.PodSpec) map[string]*corev1.ServiceAccountTokenProjection {
 	var projections map[string]*corev1.ServiceAccountTokenProjection

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// LabelTokens is "true" on Secrets of kind token; kind secret ignores them.
-	LabelTokens = "tenancy.x-k8s.io/tokens"
 	// annotationPod holds, on such a Secret, the name of the pod.
 	annotationPod = "tenancy.x-k8s.io/pod"
 	// annotationTokens holds, on such a Secret, a JSON object from data key to issuedToken.
