@@ -141,7 +141,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	if err := s.share(ctx, mgr, &options); err != nil {
 		return nil, err
 	}
-	if s.engine, err = engine.New(options.Engine, options.Metrics, kinds.All(s.env)...); err != nil {
+	if s.engine, err = engine.New(options.Engine, options.Metrics, s.env.Reconcilers()...); err != nil {
 		return nil, err
 	}
 	if err := s.watchMeta(ctx, mgr, meta, options.Single); err != nil {

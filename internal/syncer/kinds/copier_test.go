@@ -122,7 +122,7 @@ func (p *pool) assigns(meta, live client.WithWatch) {
 }
 
 func (p *pool) kind(name string) engine.Kind {
-	for _, kind := range kinds.All(p.env) {
+	for _, kind := range p.env.Reconcilers() {
 		if kind.Name() == name {
 			return kind
 		}

@@ -25,37 +25,38 @@ const managedBySyncer = "syncer.tenancy.x-k8s.io"
 // instead of addresses; the syncer writes it without these endpoints to the super cluster.
 const ReasonEndpointsForbidden = "EndpointsForbidden"
 
-// endpointSlices are copied for the namespaces of which Services are.
-func endpointSlices() Copy[*discoveryv1.EndpointSlice] {
-	return Copy[*discoveryv1.EndpointSlice]{
+// endpointSliceSpec is that of EndpointSlices, which are copied for the namespaces of which Services are. forbidden
+// returns whether those of a tenant may not name an address.
+func endpointSliceSpec(forbidden func(*Env, *Tenant) func(netip.Addr) bool) Spec {
+	return Copied(Copy[*discoveryv1.EndpointSlice]{
 		Name:  KindEndpointSlice,
 		New:   func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 		Scope: ScopeTenant,
 		Recreate: func(_ *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) bool {
 			return tenantSlice.AddressType != superSlice.AddressType
 		},
-		Facts: func(env *Env, tenant *Tenant) policy.Facts {
-			return policy.Facts{Forbidden: forbiddenAddress(env, tenant)}
+		Facts: func(env *Env, tenant *Tenant) policy.Facts { return policy.Facts{Forbidden: forbidden(env, tenant)} },
+		Translate: func(env *Env, tenant *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) (Notice, error) {
+			return translateEndpointSlice(env, tenant, tenantSlice, superSlice, forbidden(env, tenant)), nil
 		},
-		Translate: translateEndpointSlice,
-		Indexes:   map[string]func(client.Object) []string{IndexAddress: addressesOfSlice},
-		Wakes:     map[string]func(*Env, Change) []engine.Key{KindPod: wakesEndpointSlices},
-	}
+		Indexes: map[string]func(client.Object) []string{IndexAddress: addressesOfSlice},
+		Wakes:   map[string]func(*Env, Change) []engine.Key{KindPod: wakesEndpointSlices},
+	})
 }
 
 // translateEndpointSlice is SuperEndpointSlice without the endpoints that the tenant may not have. Only these are left
 // out, not the whole slice: a Service keeps those of its pods when one of them has just gone.
-func translateEndpointSlice(env *Env, tenant *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) (Notice, error) {
+func translateEndpointSlice(env *Env, tenant *Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice, isForbidden func(netip.Addr) bool) Notice {
 	SuperEndpointSlice(tenantSlice, superSlice, env.ID)
 	if superSlice.AddressType == discoveryv1.AddressTypeFQDN {
-		return withoutNames(superSlice), nil
+		return withoutNames(superSlice)
 	}
-	forbidden := forbiddenEndpoints(tenantSlice, superSlice, forbiddenAddress(env, tenant), tenant, env.ID)
+	forbidden := forbiddenEndpoints(tenantSlice, superSlice, isForbidden, tenant, env.ID)
 	if len(forbidden) == 0 {
-		return Notice{}, nil
+		return Notice{}
 	}
 	return Notice{ReasonEndpointsForbidden, fmt.Sprintf(
-		"addresses %s are the pool's, and no pod of the tenant has them here: their endpoints are left out", someOf(forbidden))}, nil
+		"addresses %s are the pool's, and no pod of the tenant has them here: their endpoints are left out", someOf(forbidden))}
 }
 
 // withoutNames removes all endpoints of a super EndpointSlice whose addresses are names. Ingress controllers resolve
@@ -80,9 +81,9 @@ func withoutNames(superSlice *discoveryv1.EndpointSlice) Notice {
 func forbiddenEndpoints(tenantSlice, superSlice *discoveryv1.EndpointSlice, isForbidden func(netip.Addr) bool, tenant *Tenant, superCluster string) []string {
 	var forbidden []string
 	otherPort := false
-	server, exists := apiServer(tenant)
+	server, serverPort, exists := tenant.apiServer()
 	for _, port := range superSlice.Ports {
-		otherPort = otherPort || ptr.Deref(port.Port, 0) != server.Port
+		otherPort = otherPort || ptr.Deref(port.Port, 0) != serverPort
 	}
 	at := -1
 	superSlice.Endpoints = slices.DeleteFunc(superSlice.Endpoints, func(endpoint discoveryv1.Endpoint) bool {
@@ -90,7 +91,7 @@ func forbiddenEndpoints(tenantSlice, superSlice *discoveryv1.EndpointSlice, isFo
 		for _, text := range endpoint.Addresses {
 			address, err := netip.ParseAddr(text)
 			// The host of the tenant's API server may have other servers, such as those of other tenants.
-			atServer := exists && otherPort && server.Range.Contains(address.Unmap())
+			atServer := exists && otherPort && server.Contains(address.Unmap())
 			if err == nil && !isForbidden(address) && !atServer {
 				continue
 			}
@@ -180,4 +181,17 @@ func nodeHere(superCluster, nodeName string) (string, bool) {
 		return "", false
 	}
 	return strings.TrimPrefix(nodeName, superCluster+"."), true
+}
+
+// addressesOfSlice returns the values of IndexAddress of a super EndpointSlice.
+func addressesOfSlice(object client.Object) []string {
+	slice, ok := object.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil
+	}
+	var texts []string
+	for i := range slice.Endpoints {
+		texts = append(texts, slice.Endpoints[i].Addresses...)
+	}
+	return atAddresses(slice, texts)
 }

@@ -1,9 +1,5 @@
 package kinds
 
-import (
-	"github.com/superpool/superpool/internal/syncer/engine"
-)
-
 // Specs returns the declarations of all kinds. Informers, sessions, the routing of events and clean-up iterate over
 // this list and name no kind: a new kind is a file, its test, and a line here.
 func Specs() []Spec {
@@ -22,7 +18,7 @@ func Specs() []Spec {
 		Copied(secrets()),
 		Copied(configMaps()),
 		serviceSpec(),
-		Copied(endpointSlices()),
+		endpointSliceSpec(forbiddenAddress),
 		ingresses(),
 		budgetSpec(),
 		networkPolicySpec(),
@@ -36,14 +32,3 @@ func Specs() []Spec {
 
 // SetCustom makes the SyncPolicies that are given those that are followed. Each names another kind.
 func SetCustom(env *Env, all []Custom) { env.Extend(WithEvents(customSpecs(env, all))) }
-
-// All returns the reconcilers of all kinds.
-func All(env *Env) []engine.Kind {
-	var reconcilers []engine.Kind
-	for i := range env.kinds().specs {
-		if spec := &env.kinds().specs[i]; spec.New != nil {
-			reconcilers = append(reconcilers, telling{spec.New(env), env})
-		}
-	}
-	return reconcilers
-}

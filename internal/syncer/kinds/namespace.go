@@ -126,13 +126,14 @@ func (n *Namespaces) keep(ctx context.Context, key engine.Key, superNamespace *c
 // clear deletes all objects but Services and EndpointSlices in the super namespace of a namespace that is no longer
 // placed here, after Confirm. It returns whether none are left.
 func (n *Namespaces) clear(ctx context.Context, key engine.Key, name string) (bool, error) {
-	if !n.env.isExtended.Load() {
+	if !n.env.extended() {
 		return false, engine.Waitf("the SyncPolicies: their copies are to go, too")
 	}
 	// What is created from here on may be for a namespace that is placed here again: the Proof says nothing of it.
 	var left []copied
-	for i := range n.env.kinds().specs {
-		if spec := &n.env.kinds().specs[i]; spec.Cleared {
+	specs := n.env.Specs()
+	for i := range specs {
+		if spec := &specs[i]; spec.Cleared {
 			found, err := n.copiedOf(key, spec, name)
 			if err != nil {
 				return false, err

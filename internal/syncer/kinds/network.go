@@ -3,10 +3,7 @@ package kinds
 import (
 	"maps"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
@@ -293,37 +289,6 @@ func addressesIn(slice *discoveryv1.EndpointSlice) []netip.Prefix {
 	return addresses
 }
 
-// NamesHost returns whether the server of a client configuration has a name instead of an address. A syncer does not
-// resolve it, so its addresses are not closed to pods.
-func NamesHost(server string) bool {
-	_, _, ok := hostOf(server)
-	return !ok
-}
-
-// hostOf returns address and port of the server of a client configuration, false if it has a name instead of an
-// address.
-func hostOf(server string) (address netip.Prefix, port int32, ok bool) {
-	if !strings.Contains(server, "://") {
-		server = "https://" + server
-	}
-	parsed, err := url.Parse(server)
-	if err != nil {
-		return netip.Prefix{}, 0, false
-	}
-	number, err := strconv.ParseUint(parsed.Port(), 10, 16)
-	switch {
-	case err == nil:
-	case parsed.Port() != "":
-		return netip.Prefix{}, 0, false
-	case parsed.Scheme == "http":
-		number = 80
-	default:
-		number = 443
-	}
-	address, ok = parseAddress(parsed.Hostname())
-	return address, int32(number), ok
-}
-
 // confinement returns whom the policies of a tenant can allow, nil if its network is open.
 func confinement(e *Env, tenant *Tenant) *Confinement {
 	inForce := tenant.Policy.Get()
@@ -394,10 +359,7 @@ func vnAgentPods() *networkingv1.NetworkPolicyPeer {
 
 // apiServer returns the tenant's API server, false if its kubeconfig has a name instead of an address.
 func apiServer(t *Tenant) (Server, bool) {
-	if t.Config == nil {
-		return Server{}, false
-	}
-	address, port, ok := hostOf(t.Config.Host)
+	address, port, ok := t.apiServer()
 	return Server{Range: address, Port: port, Calls: true}, ok
 }
 
@@ -446,19 +408,6 @@ func contain(prefixes []netip.Prefix, address netip.Addr) bool {
 func isSpecial(address netip.Addr) bool {
 	return !address.IsValid() || address.IsUnspecified() || address.IsLoopback() || address.IsMulticast() || address.IsLinkLocalUnicast() ||
 		address == netip.AddrFrom4([4]byte{255, 255, 255, 255})
-}
-
-// addressesOfSlice returns the values of IndexAddress of a super EndpointSlice.
-func addressesOfSlice(object client.Object) []string {
-	slice, ok := object.(*discoveryv1.EndpointSlice)
-	if !ok {
-		return nil
-	}
-	var texts []string
-	for i := range slice.Endpoints {
-		texts = append(texts, slice.Endpoints[i].Addresses...)
-	}
-	return atAddresses(slice, texts)
 }
 
 // networkOf returns what is seen of the network.

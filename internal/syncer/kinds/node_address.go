@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// addresses returns the addresses of a tenant's Node. It leaves out host and DNS names of the node, which API servers
+// addressesFor returns the addresses of a tenant's Node. It leaves out host and DNS names of the node, which API servers
 // prefer and only the super cluster resolves.
-func (a VNAgent) addresses(superNode *corev1.Node) []corev1.NodeAddress {
+func addressesFor(a VNAgent, superNode *corev1.Node) []corev1.NodeAddress {
 	switch {
 	case a.Address == "":
 		return slices.DeleteFunc(slices.Clone(superNode.Status.Addresses), func(address corev1.NodeAddress) bool {

@@ -89,7 +89,7 @@ func TestNodeOfNoPods(t *testing.T) {
 		Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{tenant} },
 	}
 	var nodes engine.Kind
-	for _, kind := range kinds.All(env) {
+	for _, kind := range env.Reconcilers() {
 		if kind.Name() == kinds.KindNode {
 			nodes = kind
 		}

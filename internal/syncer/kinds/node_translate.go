@@ -55,7 +55,7 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent V
 	tenantNode.Status.Capacity = share.amounts(status.Capacity)
 	tenantNode.Status.Allocatable = share.amounts(status.Allocatable)
 	tenantNode.Status.Conditions = shownConditions(status.Conditions)
-	tenantNode.Status.Addresses = agent.addresses(superNode)
+	tenantNode.Status.Addresses = addressesFor(agent, superNode)
 	tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port = agent.Port
 	tenantNode.Status.NodeInfo = shownInfo(&status.NodeInfo)
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// resourcePods is the name of their resource in policies.
-const resourcePods = "pods"
-
 func podSpec(needs Needs) Spec {
 	spec := Spec{
 		Name: KindPod, Scope: ScopePlaced, Involved: schema.GroupKind{Kind: "Pod"},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/nodelabels"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -107,3 +108,40 @@ func missingEphemeral(tenantPod, superPod *corev1.Pod) []*corev1.EphemeralContai
 	}
 	return missing
 }
+
+// PodEnvironment is what the environment variables and the DNS of containers name: Services and domain of the tenant,
+// not of the super cluster. As with any kubelet they are fixed when a container starts.
+type PodEnvironment struct {
+	// SuperCluster is the id in the names of the tenant's nodes.
+	SuperCluster string
+	// Nodes holds the nodes of the super cluster; nil for none.
+	Nodes Cache
+	// OwnLabels is whether requirements on labels that the tenant has given to its own Nodes become names of
+	// TenantNodes (nodelabels.Translate), which are those of this super cluster.
+	OwnLabels   bool
+	TenantNodes []nodelabels.Node
+	// NoNode is why none of TenantNodes answers to such requirements, "" if one does: no super pod is created, for what
+	// it requires of nodes cannot be changed when a Node gets the label.
+	NoNode string
+	// Services are those with variables: the API server's, and unless enableServiceLinks is false those of the pod's
+	// namespace. Their cluster IPs are those in this super cluster.
+	Services []*corev1.Service
+	// Nameservers are the cluster IPs of the tenant's DNS Service, none if there is none. Domain is the cluster domain
+	// that it serves.
+	Nameservers []string
+	Domain      string
+	// Defines returns the names of the variables that an envFrom source defines; nil defines none.
+	Defines func(source *corev1.EnvFromSource) []string
+	// Keys returns how many variables an envFrom source has; nil: none.
+	Keys func(source *corev1.EnvFromSource) int
+	// PriorityClass is that of the super cluster which the pod names and which is offered to the tenant, "" for none.
+	PriorityClass string
+}
+
+// around returns what is counted of it before it is written into containers.
+func (e *PodEnvironment) around() policy.Around {
+	return policy.Around{Services: e.Services, Keys: e.Keys}
+}
+
+// resourcePods is the name of their resource in policies.
+const resourcePods = "pods"

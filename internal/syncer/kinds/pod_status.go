@@ -152,3 +152,6 @@ func gatesOf(pod *corev1.Pod) sets.Set[corev1.PodConditionType] {
 	}
 	return gates
 }
+
+// isBound returns whether a syncer has bound a pod, or it has run. Any other pod with a nodeName is pinned.
+func isBound(tenantPod *corev1.Pod) bool { return tenancy.IsBound(tenantPod) }

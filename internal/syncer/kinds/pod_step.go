@@ -337,9 +337,6 @@ func boundIn(tenantPod *corev1.Pod, superCluster string) bool {
 	return of == superCluster
 }
 
-// isBound returns whether a syncer has bound a pod, or it has run. Any other pod with a nodeName is pinned.
-func isBound(tenantPod *corev1.Pod) bool { return tenancy.IsBound(tenantPod) }
-
 // reasonCollected is the reason of condition DisruptionTarget on a pod that Kubernetes' pod collector fails, because
 // its node is gone or out of service, right before it deletes it.
 const reasonCollected = "DeletionByPodGC"

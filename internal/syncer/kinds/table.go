@@ -63,3 +63,17 @@ func (e *Env) Extend(more []Spec) {
 	e.table.Store(newTable(slices.Concat(e.Declared, more)))
 	e.isExtended.Store(true)
 }
+
+// Reconcilers returns the reconcilers of all kinds.
+func (e *Env) Reconcilers() []engine.Kind {
+	var reconcilers []engine.Kind
+	for i := range e.kinds().specs {
+		if spec := &e.kinds().specs[i]; spec.New != nil {
+			reconcilers = append(reconcilers, telling{spec.New(e), e})
+		}
+	}
+	return reconcilers
+}
+
+// extended returns whether Extend was called: what SyncPolicies add is known.
+func (e *Env) extended() bool { return e.isExtended.Load() }

@@ -1,7 +1,11 @@
 package kinds
 
 import (
+	"net/netip"
+	"net/url"
 	"reflect"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,4 +56,44 @@ func Kept[T any](tenant *Tenant) *atomic.Pointer[T] {
 		place, _ = tenant.kept.LoadOrStore(reflect.TypeFor[T](), &atomic.Pointer[T]{})
 	}
 	return place.(*atomic.Pointer[T]) //nolint:forcetypeassert // its key is its type
+}
+
+// hostOf returns address and port of the server of a client configuration, false if it has a name instead of an
+// address.
+func hostOf(server string) (address netip.Prefix, port int32, ok bool) {
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
+	}
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return netip.Prefix{}, 0, false
+	}
+	number, err := strconv.ParseUint(parsed.Port(), 10, 16)
+	switch {
+	case err == nil:
+	case parsed.Port() != "":
+		return netip.Prefix{}, 0, false
+	case parsed.Scheme == "http":
+		number = 80
+	default:
+		number = 443
+	}
+	address, ok = parseAddress(parsed.Hostname())
+	return address, int32(number), ok
+}
+
+// NamesHost returns whether the server of a client configuration has a name instead of an address. A syncer does not
+// resolve it, so its addresses are not closed to pods.
+func NamesHost(server string) bool {
+	_, _, ok := hostOf(server)
+	return !ok
+}
+
+// apiServer returns address and port of the tenant's API server, false if its kubeconfig has a name instead of an
+// address.
+func (t *Tenant) apiServer() (address netip.Prefix, port int32, ok bool) {
+	if t.Config == nil {
+		return netip.Prefix{}, 0, false
+	}
+	return hostOf(t.Config.Host)
 }
