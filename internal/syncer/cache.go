@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/engage"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenantclient"
 )
 
@@ -65,7 +65,7 @@ func (i *informer) knows(namespace string) bool {
 	return i.wide == nil && i.HasSynced() || i.wide != nil && i.wide.knows(namespace)
 }
 
-var _ kinds.Cache = &informers{}
+var _ kind.Cache = &informers{}
 
 // place sets the namespaces whose objects informers of all namespaces keep.
 func (i *informers) place(namespaces []string) {
@@ -205,7 +205,7 @@ func (i *informers) newWide(kind string, of *watched) *wide {
 func (i *informers) wait() { i.group.Wait() }
 
 // learn adds what the Specs watch of kinds that are new. That of a kind never changes.
-func (i *informers) learn(env *kinds.Env, specs []kinds.Spec, side kinds.Side) error {
+func (i *informers) learn(env *kind.Env, specs []kind.Spec, side kind.Side) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for at := range specs {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
@@ -42,14 +43,14 @@ func TestPodsOnNode(t *testing.T) {
 		require.NoError(t, indexer.Add(object))
 	}
 	for value, want := range map[string][]string{
-		kinds.OnNode("a", "n1"): {"a1"},
-		kinds.OnNode("a", "n2"): {"a2"},
-		kinds.OnNode("", "n1"):  {"a1", "b1", "own"},
-		kinds.OnNode("", "n3"):  nil,
-		kinds.OnNode("a", ""):   nil,
+		kind.OnNode("a", "n1"): {"a1"},
+		kind.OnNode("a", "n2"): {"a2"},
+		kind.OnNode("", "n1"):  {"a1", "b1", "own"},
+		kind.OnNode("", "n3"):  nil,
+		kind.OnNode("a", ""):   nil,
 	} {
 		var got []string
-		found, err := indexer.ByIndex(kinds.IndexNode, value)
+		found, err := indexer.ByIndex(kind.IndexNode, value)
 		require.NoError(t, err)
 		for _, object := range appendObjects(nil, found) {
 			got = append(got, object.GetName())
@@ -65,15 +66,15 @@ var update = flag.Bool("update", false, "write testdata")
 // that is bounded, and whether it is cleared from a super namespace. It is the only list of kinds in the tests.
 func TestSpecs(t *testing.T) {
 	t.Parallel()
-	env := &kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}
+	env := &kind.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}
 	specs := kinds.Specs()
-	sides := map[kinds.Side]map[string]watched{}
-	for _, side := range []kinds.Side{kinds.TenantSide, kinds.SuperSide} {
+	sides := map[kind.Side]map[string]watched{}
+	for _, side := range []kind.Side{kind.TenantSide, kind.SuperSide} {
 		of, err := watchedOf(env, specs, side)
 		require.NoError(t, err)
 		sides[side] = of
 	}
-	describe := func(side kinds.Side, kind string) string {
+	describe := func(side kind.Side, kind string) string {
 		what, exists := sides[side][kind]
 		if !exists {
 			return "-"
@@ -89,7 +90,7 @@ func TestSpecs(t *testing.T) {
 			}
 		}
 		fmt.Fprintf(&got, "%s\n\ttenant: %s\n\twhere: %s\n\tsuper: %s\n\tcleared: %t\n", spec.Name,
-			describe(kinds.TenantSide, spec.Name), cmp.Or(strings.Join(where, " "), "-"), describe(kinds.SuperSide, spec.Name), spec.Cleared)
+			describe(kind.TenantSide, spec.Name), cmp.Or(strings.Join(where, " "), "-"), describe(kind.SuperSide, spec.Name), spec.Cleared)
 	}
 	golden := filepath.Join("testdata", "specs.golden")
 	if *update {
@@ -104,12 +105,12 @@ func TestSpecs(t *testing.T) {
 // TestSources: in which namespaces kinds are watched in a tenant, by their scope.
 func TestSources(t *testing.T) {
 	t.Parallel()
-	watch := &kinds.Watch{}
-	specs := []kinds.Spec{
-		{Name: "placed", Scope: kinds.ScopePlaced, Tenant: watch},
-		{Name: "everywhere", Scope: kinds.ScopeTenant, Tenant: watch},
-		{Name: "up", Scope: kinds.ScopeUp, Tenant: watch, ClusterScoped: true},
-		{Name: "unwatched", Scope: kinds.ScopePlaced},
+	watch := &kind.Watch{}
+	specs := []kind.Spec{
+		{Name: "placed", Scope: kind.ScopePlaced, Tenant: watch},
+		{Name: "everywhere", Scope: kind.ScopeTenant, Tenant: watch},
+		{Name: "up", Scope: kind.ScopeUp, Tenant: watch, ClusterScoped: true},
+		{Name: "unwatched", Scope: kind.ScopePlaced},
 	}
 	for _, tc := range []struct {
 		name       string
@@ -140,8 +141,8 @@ func TestSources(t *testing.T) {
 // TestWatch lets what is to be watched change: informers that are still wanted run on, and no other.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	env := &kinds.Env{ID: "r1", Assignments: &assign.Pooled{}}
-	watched, err := watchedOf(env, kinds.Specs(), kinds.TenantSide)
+	env := &kind.Env{ID: "r1", Assignments: &assign.Pooled{}}
+	watched, err := watchedOf(env, kinds.Specs(), kind.TenantSide)
 	require.NoError(t, err)
 	a, b, c := source{kind: "secret", namespace: "a"}, source{kind: "secret", namespace: "b"}, source{kind: "secret", namespace: "c"}
 	for _, tc := range []struct {
@@ -191,13 +192,13 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			for i := range size {
 				names = append(names, fmt.Sprintf("namespace-%d", i))
 			}
-			s := &Syncer{sessions: map[string]*session{}, env: &kinds.Env{Declared: kinds.Specs(), Assignments: &assign.Pooled{}}}
+			s := &Syncer{sessions: map[string]*session{}, env: &kind.Env{Declared: kinds.Specs(), Assignments: &assign.Pooled{}}}
 			s.env.Tenant = s.tenant
 			specs := kinds.Specs()
-			watched, err := watchedOf(s.env, specs, kinds.TenantSide)
+			watched, err := watchedOf(s.env, specs, kind.TenantSide)
 			require.NoError(b, err)
 			made := &session{syncer: s, cache: &informers{running: map[source]*informer{}}}
-			made.tenant = &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
+			made.tenant = &kind.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
 			s.setSession("a", made)
 			for _, from := range sources(specs, names, true, false, false) {
 				made.cache.running[from] = &informer{
@@ -219,7 +220,7 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 // TestHandlerPanics: an event on which routing panics costs that event; the informer goes on.
 func TestHandlerPanics(t *testing.T) {
 	t.Parallel()
-	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
+	watched, err := watchedOf(&kind.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kind.TenantSide)
 	require.NoError(t, err)
 	objects := []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a-hostile"}},
@@ -238,14 +239,14 @@ func TestHandlerPanics(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cache.wait()
 	defer cancel()
-	require.NoError(t, cache.watch(ctx, []source{{kind: kinds.KindConfigMap, namespace: "web"}}))
+	require.NoError(t, cache.watch(ctx, []source{{kind: kind.ConfigMap, namespace: "web"}}))
 	require.Equal(t, "b", <-seen)
 }
 
 // TestIndexPanics: an object on which an index panics is in the cache, and in no value of that index.
 func TestIndexPanics(t *testing.T) {
 	t.Parallel()
-	all := indexers(&kinds.Spec{Indexes: map[string]func(client.Object) []string{"hostile": func(object client.Object) []string {
+	all := indexers(&kind.Spec{Indexes: map[string]func(client.Object) []string{"hostile": func(object client.Object) []string {
 		return []string{object.GetAnnotations()["none"], strings.Split(object.GetName(), "-")[1]}
 	}}})
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, all)

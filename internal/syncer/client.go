@@ -12,13 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/superpool/superpool/internal/leadership"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
 
 // newClient returns a client of a control plane without a cache. It maps the types that the Specs name and sends no
 // discovery requests. It has no rate limit of its own: API priority and fairness and the number of the engine's workers
 // bound it.
-func newClient(config *rest.Config, specs []kinds.Spec) (client.WithWatch, error) {
+func newClient(config *rest.Config, specs []kind.Spec) (client.WithWatch, error) {
 	mapper, err := mapperOf(specs)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func newClientFor(config *rest.Config, mapper meta.RESTMapper) (client.WithWatch
 }
 
 // mapperOf returns the REST mapping of all types that the Specs watch or use.
-func mapperOf(specs []kinds.Spec) (meta.RESTMapper, error) {
+func mapperOf(specs []kind.Spec) (meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	add := func(object client.Object, scope meta.RESTScope) error {
 		gvk, err := apiutil.GVKForObject(object, scheme.Scheme)
@@ -55,7 +56,7 @@ func mapperOf(specs []kinds.Spec) (meta.RESTMapper, error) {
 		if specs[i].ClusterScoped {
 			scope = meta.RESTScopeRoot
 		}
-		for _, watch := range []*kinds.Watch{specs[i].Tenant, specs[i].Super} {
+		for _, watch := range []*kind.Watch{specs[i].Tenant, specs[i].Super} {
 			if watch == nil {
 				continue
 			}

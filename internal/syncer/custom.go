@@ -35,7 +35,9 @@ import (
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
 	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
@@ -121,7 +123,7 @@ func builtInKinds() (map[schema.GroupKind]bool, error) {
 	specs := kinds.Specs()
 	for i := range specs {
 		objects := slices.Clone(specs[i].Uses)
-		for _, watch := range []*kinds.Watch{specs[i].Tenant, specs[i].Super} {
+		for _, watch := range []*kind.Watch{specs[i].Tenant, specs[i].Super} {
 			if watch != nil {
 				objects = append(objects, watch.Object)
 			}
@@ -220,14 +222,14 @@ func (p *syncPolicies) look(ctx context.Context, items []any) {
 	}
 	accepted, refused := syncpolicy.CompileAll(policies, p.builtIn)
 	lacks := map[string]*syncpolicy.Refusal{}
-	var customs []kinds.Custom
+	var customs []dynamic.Custom
 	answers := p.askAll(ctx, accepted)
 	probes := map[string]probe{}
 	for i, rules := range accepted {
 		answer := answers[i]
 		probes[probeOf(rules)] = answer
 		if lacks[rules.Name] = answer.refusal; answer.refusal == nil {
-			customs = append(customs, kinds.Custom{Rules: rules, Resource: answer.resource, Removes: p.removes(rules)})
+			customs = append(customs, dynamic.Custom{Rules: rules, Resource: answer.resource, Removes: p.removes(rules)})
 		}
 	}
 	p.probes = probes
@@ -274,7 +276,7 @@ func (p *syncPolicies) hasLeft(superCluster string) bool {
 }
 
 // follow lets the syncer sync the kinds of customs, and no others.
-func (p *syncPolicies) follow(ctx context.Context, customs []kinds.Custom) {
+func (p *syncPolicies) follow(ctx context.Context, customs []dynamic.Custom) {
 	var text strings.Builder
 	for i := range customs {
 		fmt.Fprintf(&text, "%s %s %d %s\n", customs[i].Rules.Name, customs[i].Rules.UID, customs[i].Rules.Generation, customs[i].Resource)

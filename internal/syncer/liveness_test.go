@@ -12,14 +12,14 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
 )
 
 // TestLiveness lets a super cluster answer and be silent, and its watches of pods and of nodes open and end.
 func TestLiveness(t *testing.T) {
 	t.Parallel()
-	pods, nodes := source{kind: kinds.KindPod}, source{kind: kinds.KindNode}
+	pods, nodes := source{kind: kind.Pod}, source{kind: kind.Node}
 	type step struct {
 		// passes is how much time passes before what happens: an answer to a question asked now, a watch that opens or
 		// that its reflector stops.
@@ -131,12 +131,12 @@ func TestSilentCache(t *testing.T) {
 		{name: "it is silent", passes: time.Hour},
 	} {
 		cache := &informers{live: newLiveness(clock, silence, nil), running: map[source]*informer{
-			{kind: kinds.KindPod}: {SharedIndexInformer: synced{shared}},
+			{kind: kind.Pod}: {SharedIndexInformer: synced{shared}},
 		}}
 		clock.SetTime(clock.Now().Add(tc.passes))
-		object, isSynced := cache.Get(kinds.KindPod, "web", "p")
+		object, isSynced := cache.Get(kind.Pod, "web", "p")
 		require.Equal(t, []any{pod, tc.wantSynced}, []any{object, isSynced}, tc.name)
-		object, isSynced = cache.Get(kinds.KindPod, "web", "other")
+		object, isSynced = cache.Get(kind.Pod, "web", "other")
 		require.Nil(t, object, tc.name)
 		require.Equal(t, tc.wantSynced, isSynced, tc.name)
 		require.True(t, cache.synced(), tc.name)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenants"
 )
 
@@ -24,7 +24,7 @@ import (
 // super cluster has a session without informers, once its Nodes are gone.
 type session struct {
 	syncer *Syncer
-	tenant *kinds.Tenant
+	tenant *kind.Tenant
 	cache  *informers
 	// changed buffers one signal that the namespaces to watch may have changed (wake).
 	changed chan struct{}
@@ -69,7 +69,7 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	watched, err := watchedOf(s.env, s.env.Specs(), kinds.TenantSide)
+	watched, err := watchedOf(s.env, s.env.Specs(), kind.TenantSide)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
 		client: tenantClient, bounds: tenant.Bounds, watched: watched, unserved: s.unserved, whole: s.env.Assignments.Whole(), changed: session.tenantChanged,
 		filled: session.filled,
 	}
-	session.tenant = &kinds.Tenant{Tenant: tenant, Client: tenantClient, Cache: session.cache, Since: s.env.Clock.Now()}
+	session.tenant = &kind.Tenant{Tenant: tenant, Client: tenantClient, Cache: session.cache, Since: s.env.Clock.Now()}
 	return session, nil
 }
 
@@ -126,7 +126,7 @@ func (s *session) watch(ctx context.Context, namespaces []string, served bool, b
 	before.left = !served && (before.left || s.cache.synced() && s.cleanedUp(before.unwanted))
 	s.left.Store(before.left)
 	specs := s.wanted(before.unwanted)
-	if err := s.cache.learn(s.syncer.env, specs, kinds.TenantSide); err != nil {
+	if err := s.cache.learn(s.syncer.env, specs, kind.TenantSide); err != nil {
 		return err
 	}
 	before.wide = s.syncer.env.Assignments.Whole() || watchWide(specs, len(namespaces), int(s.tenant.Policy.Get().Spec().Limits.Watches), before.wide)
@@ -154,9 +154,9 @@ func (s *session) watchPolicy(ctx context.Context) {
 // wanted returns the kinds that the tenant has to do with. A kind of which its policy wants none (Spec.Wanted) is
 // watched until a synced cache shows that it has left nothing behind; unwanted holds those that have not, from one call
 // to the next.
-func (s *session) wanted(unwanted map[string]bool) []kinds.Spec {
+func (s *session) wanted(unwanted map[string]bool) []kind.Spec {
 	specs := s.syncer.env.Specs()
-	wanted := make([]kinds.Spec, 0, len(specs))
+	wanted := make([]kind.Spec, 0, len(specs))
 	for i := range specs {
 		spec := &specs[i]
 		if spec.Wanted == nil || spec.Wanted(s.syncer.env, s.tenant) {
@@ -184,7 +184,7 @@ func (s *session) cleanedUp(unwanted map[string]bool) bool {
 	specs := s.syncer.env.Specs()
 	for i := range specs {
 		spec := &specs[i]
-		if spec.Scope != kinds.ScopeUp || spec.Tenant == nil || unwanted[spec.Name] {
+		if spec.Scope != kind.ScopeUp || spec.Tenant == nil || unwanted[spec.Name] {
 			continue
 		}
 		if _, synced := s.cache.Get(spec.Name, "", ""); spec.Aside && !synced || !spec.LeftBehind(s.syncer.env, s.tenant) {
@@ -202,7 +202,7 @@ const narrow = 50
 
 // watchWide returns whether to watch a tenant as a whole: beyond its limit of watches, or beyond narrow namespaces,
 // until less than half of both would do.
-func watchWide(specs []kinds.Spec, namespaces, limit int, wide bool) bool {
+func watchWide(specs []kind.Spec, namespaces, limit int, wide bool) bool {
 	watches := 0
 	for i := range specs {
 		switch {
@@ -222,7 +222,7 @@ func watchWide(specs []kinds.Spec, namespaces, limit int, wide bool) bool {
 // sources returns what to watch in a tenant that is served, with placements in namespaces; wide is whether in all
 // namespaces. Of one that is not, it is the kinds that the syncer writes there (ScopeUp), and nothing once they are
 // left behind: left is true.
-func sources(specs []kinds.Spec, namespaces []string, served, left, wide bool) []source {
+func sources(specs []kind.Spec, namespaces []string, served, left, wide bool) []source {
 	if left {
 		return nil
 	}
@@ -230,7 +230,7 @@ func sources(specs []kinds.Spec, namespaces []string, served, left, wide bool) [
 	for i := range specs {
 		spec := &specs[i]
 		switch {
-		case spec.Tenant == nil, !served && spec.Scope != kinds.ScopeUp:
+		case spec.Tenant == nil, !served && spec.Scope != kind.ScopeUp:
 		case spec.PerNamespace() && !wide:
 			for _, namespace := range namespaces {
 				all = append(all, source{kind: spec.Name, namespace: namespace})
@@ -257,8 +257,8 @@ func (s *session) filled(from source) {
 }
 
 // tenantChanged is called by the event handlers of the tenant's informers.
-func (s *session) tenantChanged(kind string, old, current client.Object) {
-	s.syncer.changed(kinds.Change{Kind: kind, Side: kinds.TenantSide, Tenant: s.tenant.Key, Old: old, Current: current})
+func (s *session) tenantChanged(kindName string, old, current client.Object) {
+	s.syncer.changed(kind.Change{Kind: kindName, Side: kind.TenantSide, Tenant: s.tenant.Key, Old: old, Current: current})
 }
 
 // newRecorder returns a recorder of Events in a tenant, and the function that shuts it down.

@@ -32,7 +32,9 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -55,7 +57,7 @@ func newFilling() *filling {
 
 // superOf returns the caches of a super cluster that has one informer.
 func superOf(nodes *filling) *informers {
-	return &informers{running: map[source]*informer{{kind: kinds.KindNode}: {SharedIndexInformer: nodes}}}
+	return &informers{running: map[source]*informer{{kind: kind.Node}: {SharedIndexInformer: nodes}}}
 }
 
 // TestSessionOfATenantThatHoldsNothing lets placements elsewhere change: the Nodes and volumes of the tenant are asked
@@ -83,9 +85,9 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 		},
 	})
 	super := newFilling()
-	s, _ := listen(t, kinds.KindPod)
+	s, _ := listen(t, kind.Pod)
 	s.super.running = superOf(super).running
-	s.env.ID, s.env.Assignments = "r1", &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: kinds.Sides(s.env)}
+	s.env.ID, s.env.Assignments = "r1", &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: namespaces.Sides(s.env)}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
 	made.cache.client = nodes
@@ -137,11 +139,11 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 	snapshot.SetName("s")
 	snapshot.SetFinalizers([]string{"claim.tenancy.x-k8s.io/r1"})
 	tenantClient := builders.Client(ownScheme()).WithObjects(snapshot).Build()
-	s, _ := listen(t, kinds.KindPod)
+	s, _ := listen(t, kind.Pod)
 	super := newFilling()
 	super.synced.Store(true)
 	s.super.running = superOf(super).running
-	s.env.ID, s.env.Assignments = "r1", servedTenant{&assign.Pooled{SuperCluster: "r1", Sides: kinds.Sides(s.env)}}
+	s.env.ID, s.env.Assignments = "r1", servedTenant{&assign.Pooled{SuperCluster: "r1", Sides: namespaces.Sides(s.env)}}
 	made, err := s.newSession(&tenants.Tenant{Key: "a", Config: &rest.Config{}})
 	require.NoError(t, err)
 	require.Empty(t, made.tenant.Policy.Get().Spec().Offers.VolumeSnapshotClasses)
@@ -159,7 +161,7 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 	group.Go(func() error { return made.run(ctx, sync.OnceFunc(func() { close(synced) })) })
 	<-synced
 	known := func() bool {
-		_, known := made.cache.Get(kinds.KindSnapshot, "", "")
+		_, known := made.cache.Get(kind.Snapshot, "", "")
 		return known
 	}
 	require.Eventually(t, known, 10*time.Second, time.Millisecond, "what was not wanted at its first list is watched for what has our finalizer")
@@ -167,7 +169,7 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 		made.changed <- struct{}{}
 	}
 	require.True(t, known())
-	require.Len(t, made.cache.List(kinds.KindSnapshot), 1)
+	require.Len(t, made.cache.List(kind.Snapshot), 1)
 
 	require.NoError(t, tenantClient.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot))
 	snapshot.SetFinalizers(nil)
@@ -185,16 +187,16 @@ func TestEngageForgets(t *testing.T) {
 	t.Cleanup(server.Close)
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	s, _ := listen(t, kinds.KindPod)
-	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: kinds.Sides(s.env)}
+	s, _ := listen(t, kind.Pod)
+	s.env.Assignments = &assign.Pooled{SuperCluster: "r1", Meta: builders.Client(scheme).Build(), Sides: namespaces.Sides(s.env)}
 	s.super.client, s.super.filled = builders.Client(ownScheme()).Build(), s.superFilled
 	var err error
-	s.super.watched, err = watchedOf(s.env, kinds.Specs(), kinds.SuperSide)
+	s.super.watched, err = watchedOf(s.env, kinds.Specs(), kind.SuperSide)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(s.super.wait)
 	t.Cleanup(cancel)
-	require.NoError(t, s.super.watch(ctx, []source{{kind: kinds.KindNamespace}}))
+	require.NoError(t, s.super.watch(ctx, []source{{kind: kind.Namespace}}))
 
 	leaving, left := context.WithCancel(ctx)
 	var group errgroup.Group

@@ -29,7 +29,12 @@ import (
 	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
+	"github.com/superpool/superpool/internal/syncer/kinds/network"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -49,7 +54,7 @@ type Options struct {
 	// means for ever.
 	PodPatience time.Duration
 	// VNAgent is the kubelet endpoint that the tenants' Nodes name.
-	VNAgent kinds.VNAgent
+	VNAgent kind.VNAgent
 	// NodeLinger is how long a tenant keeps a Node that none of its pods is bound to; 0 means 60 seconds.
 	NodeLinger time.Duration
 	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
@@ -77,7 +82,7 @@ type Options struct {
 type Syncer struct {
 	id     string
 	guard  *guard
-	env    *kinds.Env
+	env    *kind.Env
 	engine *engine.Engine
 	super  *informers
 	// addresses are what super clusters tell each other; nil without a pool.
@@ -112,13 +117,13 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	live := newLiveness(options.Engine.Clock, cmp.Or(options.Silence, silence), func(ctx context.Context) { s.engine.Patrol(ctx) })
 	answers := &engage.Answers{}
 	s.super = &informers{client: super, live: live, unserved: s.unserved, changed: s.superChanged, filled: s.superFilled}
-	s.env = &kinds.Env{
+	s.env = &kind.Env{
 		Declared: kinds.Specs(), ID: s.id, SuperUID: options.Identity.UID, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
 		Tenant: s.tenant, Tenants: s.tenants, Look: s.look, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
 		PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	s.env.LimitWrites(super)
-	if kinds.NamesHost(options.Super.Host) {
+	if kind.NamesHost(options.Super.Host) {
 		klog.FromContext(ctx).Info("The kubeconfig of the super cluster names its API server by a name: list the addresses that it resolves to in network.poolCIDRs of "+
 			"TenantPolicies, or pods may reach them", "superCluster", s.id, "host", options.Super.Host)
 	}
@@ -131,7 +136,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		return nil, err
 	}
 	s.env.Missing = missingIn(mgr.GetClient(), meta)
-	if err := errors.Join(options.Metrics.SuperCluster(live.answered), options.Metrics.MissingVirtualClusters(func() int { return kinds.MissingVirtualClusters(s.env) })); err != nil {
+	if err := errors.Join(options.Metrics.SuperCluster(live.answered), options.Metrics.MissingVirtualClusters(func() int { return namespaces.MissingVirtualClusters(s.env) })); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := s.prepareSuper(answers.Held(options.Super)); err != nil {
@@ -166,12 +171,12 @@ func (s *Syncer) assignments(mgr manager.Manager, meta *proof.ControlPlane, opti
 	case !options.Single && meta.UID == options.Identity.UID:
 		return nil, fmt.Errorf("the super cluster is the meta cluster itself, with UID %s of namespace kube-system: a pool needs two clusters", meta.UID)
 	case !options.Single:
-		return &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: kinds.Sides(s.env)}, nil
+		return &assign.Pooled{SuperCluster: s.id, Meta: mgr.GetClient(), Live: meta, Informers: mgr.GetCache(), Sides: namespaces.Sides(s.env)}, nil
 	case meta.UID != options.Identity.UID:
 		return nil, fmt.Errorf("without a pool the super cluster holds the VirtualClusters itself, and these are two clusters, with UID %s and %s of namespace kube-system",
 			meta.UID, options.Identity.UID)
 	}
-	return &assign.Single{Live: meta, Sides: kinds.Sides(s.env)}, nil
+	return &assign.Single{Live: meta, Sides: namespaces.Sides(s.env)}, nil
 }
 
 // missingIn returns what implements kinds.Env.Missing: it asks a cache of the meta cluster, and then the meta cluster.
@@ -195,14 +200,14 @@ func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Cont
 func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, meta *proof.ControlPlane, single bool) (err error) {
 	if !single {
 		s.addresses, err = watchAddresses(ctx, mgr.GetCache(), func(namespace, superCluster string) {
-			s.engine.Add(kinds.AddressesChanged(s.env, namespace, superCluster))
+			s.engine.Add(network.AddressesChanged(s.env, namespace, superCluster))
 		})
 		if err != nil {
 			return err
 		}
 		s.env.Told, s.env.Meta = s.addresses.in, mgr.GetClient()
 		s.env.Member = memberIn(meta)
-		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.look(kinds.NodeSets(s.env)) }); err != nil {
+		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.look(nodes.NodeSets(s.env)) }); err != nil {
 			return err
 		}
 	}
@@ -217,7 +222,7 @@ func (s *Syncer) prepareSuper(config *rest.Config) (err error) {
 	if s.super.client, err = newClientFor(config, s.types); err != nil {
 		return err
 	}
-	s.super.watched, err = watchedOf(s.env, s.env.Specs(), kinds.SuperSide)
+	s.super.watched, err = watchedOf(s.env, s.env.Specs(), kind.SuperSide)
 	return err
 }
 
@@ -288,7 +293,7 @@ func (s superCaches) Start(ctx context.Context) error {
 	defer s.super.wait()
 	for {
 		specs := s.env.Specs()
-		if err := s.super.learn(s.env, specs, kinds.SuperSide); err != nil {
+		if err := s.super.learn(s.env, specs, kind.SuperSide); err != nil {
 			return err
 		}
 		if err := s.super.watch(ctx, superSources(specs, s.super.synced())); err != nil {
@@ -303,7 +308,7 @@ func (s superCaches) Start(ctx context.Context) error {
 }
 
 // superSources returns what to watch in the super cluster, without the kinds that come last or with them.
-func superSources(specs []kinds.Spec, last bool) []source {
+func superSources(specs []kind.Spec, last bool) []source {
 	var sources []source
 	for i := range specs {
 		if specs[i].Super != nil && (last || !specs[i].Last) {
@@ -322,13 +327,13 @@ func (s *Syncer) rewatchSuper() {
 }
 
 // setCustom lets the syncer sync the kinds of SyncPolicies, and no others besides its own.
-func (s *Syncer) setCustom(customs []kinds.Custom) {
+func (s *Syncer) setCustom(customs []dynamic.Custom) {
 	kinds.SetCustom(s.env, customs)
 	s.rewatchSuper()
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
 	}
-	s.look(kinds.CustomKeys(s.env))
+	s.look(dynamic.CustomKeys(s.env))
 }
 
 // superFilled is called once an informer of the super cluster is synced. Those that the engine waits for are followed,
@@ -377,14 +382,14 @@ func (w work) Start(ctx context.Context) error {
 }
 
 // superChanged is called by the event handlers of the super cluster's informers.
-func (s *Syncer) superChanged(kind string, old, current client.Object) {
-	s.changed(kinds.Change{Kind: kind, Side: kinds.SuperSide, Old: old, Current: current})
+func (s *Syncer) superChanged(kindName string, old, current client.Object) {
+	s.changed(kind.Change{Kind: kindName, Side: kind.SuperSide, Old: old, Current: current})
 }
 
 // changed enqueues the keys that a change concerns, and lets the session of its tenant start and stop informers. What
 // the super cluster says of an object that is there goes to its tenant before new objects go down, and so does what is
 // left of it once the tenant's pod is bound. What rests, and itself has not changed, goes last.
-func (s *Syncer) changed(change kinds.Change) {
+func (s *Syncer) changed(change kind.Change) {
 	finishes, found := s.env.Finishes(change)
 	for _, key := range s.env.Changed(change) {
 		switch {
@@ -422,7 +427,7 @@ func (s *Syncer) look(keys []engine.Key) {
 }
 
 // tenant returns the connected tenant with that key, nil if there is none.
-func (s *Syncer) tenant(key string) *kinds.Tenant {
+func (s *Syncer) tenant(key string) *kind.Tenant {
 	if session := s.session(key); session != nil {
 		return session.tenant
 	}
@@ -446,14 +451,14 @@ func (s *Syncer) weight(tenant string) int {
 }
 
 // tenants returns the connected tenants, sorted by key.
-func (s *Syncer) tenants() []*kinds.Tenant {
+func (s *Syncer) tenants() []*kind.Tenant {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	connected := make([]*kinds.Tenant, 0, len(s.sessions))
+	connected := make([]*kind.Tenant, 0, len(s.sessions))
 	for _, session := range s.sessions {
 		connected = append(connected, session.tenant)
 	}
-	slices.SortFunc(connected, func(a, b *kinds.Tenant) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(connected, func(a, b *kind.Tenant) int { return cmp.Compare(a.Key, b.Key) })
 	return connected
 }
 

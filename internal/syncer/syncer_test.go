@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
@@ -45,20 +46,20 @@ func (l listener) Reconcile(ctx context.Context, key engine.Key, _ time.Duration
 // listen returns a Syncer without clusters that works on keys of one kind. woken runs it once, and returns the keys of
 // that kind that were added before: those of tenant lastOf, and of any other tenant the first, and then so many that
 // rest.
-func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string, resting int) []engine.Key) {
+func listen(t *testing.T, kindName string) (s *Syncer, woken func(lastOf string, resting int) []engine.Key) {
 	t.Helper()
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	heard := listener{kind: kind, keys: make(chan engine.Key)}
+	heard := listener{kind: kindName, keys: make(chan engine.Key)}
 	// One worker takes tenants in turn.
 	s = &Syncer{id: "r1", types: &typeMapper{}, sessions: map[string]*session{}, super: &informers{}}
-	s.env = &kinds.Env{Declared: kinds.Specs(), SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants, Clock: clock.RealClock{}}
+	s.env = &kind.Env{Declared: kinds.Specs(), SuperCache: s.super, Tenant: s.tenant, Tenants: s.tenants, Clock: clock.RealClock{}}
 	options := engine.Options{Workers: 1}
 	s.order(&options)
 	s.engine, err = engine.New(options, metrics, heard)
 	require.NoError(t, err)
 	return s, func(lastOf string, resting int) []engine.Key {
-		last := engine.Key{Tenant: lastOf, Kind: kind, Name: "last"}
+		last := engine.Key{Tenant: lastOf, Kind: kindName, Name: "last"}
 		s.engine.Add(last)
 		go func() { assert.NoError(t, s.engine.Run(t.Context())) }()
 		var keys []engine.Key
@@ -75,29 +76,29 @@ func listen(t *testing.T, kind string) (s *Syncer, woken func(lastOf string, res
 // TestSuperFilled: what a tenant has to do with may depend on a cache of the super cluster that nothing else waits for.
 func TestSuperFilled(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[string]int{kinds.KindSnapshot: 1, kinds.KindPod: 0} {
-		s, _ := listen(t, kind)
-		s.super.watched = map[string]watched{kinds.KindSnapshot: {aside: true}, kinds.KindPod: {}}
+	for kindName, want := range map[string]int{kind.Snapshot: 1, kind.Pod: 0} {
+		s, _ := listen(t, kindName)
+		s.super.watched = map[string]watched{kind.Snapshot: {aside: true}, kind.Pod: {}}
 		made := &session{syncer: s, cache: &informers{}, changed: make(chan struct{}, 1)}
-		made.tenant = &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
+		made.tenant = &kind.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
 		s.setSession("a", made)
-		s.superFilled(source{kind: kind})
-		require.Len(t, made.changed, want, kind)
+		s.superFilled(source{kind: kindName})
+		require.Len(t, made.changed, want, kindName)
 	}
 }
 
 // TestEventsComeLast: Events of the super cluster are watched once all else there is synced.
 func TestEventsComeLast(t *testing.T) {
 	t.Parallel()
-	s, _ := listen(t, kinds.KindPod)
+	s, _ := listen(t, kind.Pod)
 	s.rewatches = make(chan struct{}, 1)
-	nodes, events := newFilling(), source{kind: kinds.KindEvent}
+	nodes, events := newFilling(), source{kind: kind.Event}
 	s.super.running = superOf(nodes).running
-	s.superFilled(source{kind: kinds.KindNode})
+	s.superFilled(source{kind: kind.Node})
 	require.Empty(t, s.rewatches)
 	require.NotContains(t, superSources(kinds.Specs(), s.super.synced()), events)
 	nodes.synced.Store(true)
-	s.superFilled(source{kind: kinds.KindNode})
+	s.superFilled(source{kind: kind.Node})
 	require.Len(t, s.rewatches, 1)
 	require.Contains(t, superSources(kinds.Specs(), s.super.synced()), events)
 }
@@ -105,7 +106,7 @@ func TestEventsComeLast(t *testing.T) {
 // podIndexers are those of the caches of pods.
 func podIndexers() toolscache.Indexers {
 	specs := kinds.Specs()
-	at := slices.IndexFunc(specs, func(spec kinds.Spec) bool { return spec.Name == kinds.KindPod })
+	at := slices.IndexFunc(specs, func(spec kind.Spec) bool { return spec.Name == kind.Pod })
 	return indexers(&specs[at])
 }
 
@@ -125,10 +126,10 @@ func TestSuperNodeChanged(t *testing.T) {
 		}
 		require.NoError(t, pods.GetIndexer().Add(object))
 	}
-	s, woken := listen(t, kinds.KindNode)
-	s.super.running = map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}
+	s, woken := listen(t, kind.Node)
+	s.super.running = map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: pods}}
 
-	s.superChanged(kinds.KindNode, nil, builders.Node("n1").Obj())
+	s.superChanged(kind.Node, nil, builders.Node("n1").Obj())
 	got := map[string]int{}
 	for _, key := range woken("last", 0) {
 		got[key.Tenant+" "+key.Name]++
@@ -140,10 +141,10 @@ func TestSuperNodeChanged(t *testing.T) {
 // list has found running come after that.
 func TestWhatFinishesAPod(t *testing.T) {
 	t.Parallel()
-	s, woken := listen(t, kinds.KindPod)
+	s, woken := listen(t, kind.Pod)
 	pods := newFilling()
 	pods.synced.Store(true)
-	s.super.running = map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}
+	s.super.running = map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: pods}}
 	tenants := func(name, version, node string) *corev1.Pod {
 		pod := builders.Pod("web", name).Node(node).Obj()
 		pod.ResourceVersion = version
@@ -160,18 +161,18 @@ func TestWhatFinishesAPod(t *testing.T) {
 		require.NoError(t, pods.GetIndexer().Add(pod))
 		return pod
 	}
-	for _, change := range []kinds.Change{
-		{Side: kinds.SuperSide, Current: running("rests")},
-		{Side: kinds.SuperSide, Old: running("rests too"), Current: running("rests too")},
-		{Side: kinds.TenantSide, Tenant: "a", Current: tenants("new", "1", "")},
-		{Side: kinds.TenantSide, Tenant: "a", Old: tenants("changed", "1", ""), Current: tenants("changed", "2", "")},
-		{Side: kinds.TenantSide, Tenant: "a", Old: tenants("bound", "1", "r1.n1"), Current: tenants("bound", "2", "r1.n1")},
-		{Side: kinds.TenantSide, Tenant: "a", Old: tenants("binds", "1", ""), Current: tenants("binds", "2", "r1.n1")},
-		{Side: kinds.SuperSide, Current: supers("created", "1", "")},
-		{Side: kinds.SuperSide, Old: supers("runs", "1", ""), Current: supers("runs", "2", "n1")},
-		{Side: kinds.SuperSide, Old: supers("ended", "1", "n1")},
+	for _, change := range []kind.Change{
+		{Side: kind.SuperSide, Current: running("rests")},
+		{Side: kind.SuperSide, Old: running("rests too"), Current: running("rests too")},
+		{Side: kind.TenantSide, Tenant: "a", Current: tenants("new", "1", "")},
+		{Side: kind.TenantSide, Tenant: "a", Old: tenants("changed", "1", ""), Current: tenants("changed", "2", "")},
+		{Side: kind.TenantSide, Tenant: "a", Old: tenants("bound", "1", "r1.n1"), Current: tenants("bound", "2", "r1.n1")},
+		{Side: kind.TenantSide, Tenant: "a", Old: tenants("binds", "1", ""), Current: tenants("binds", "2", "r1.n1")},
+		{Side: kind.SuperSide, Current: supers("created", "1", "")},
+		{Side: kind.SuperSide, Old: supers("runs", "1", ""), Current: supers("runs", "2", "n1")},
+		{Side: kind.SuperSide, Old: supers("ended", "1", "n1")},
 	} {
-		change.Kind = kinds.KindPod
+		change.Kind = kind.Pod
 		s.changed(change)
 	}
 	var got []string
@@ -186,34 +187,34 @@ func TestRunningPodsDoNotHoldUpNewOnes(t *testing.T) {
 	t.Parallel()
 	quota := builders.Owned(builders.Quota("a-web", "superpool", "requests.cpu", "4"), owner("a", "web"))
 	for name, happens := range map[string]func(s *Syncer){
-		"a quota is new":      func(s *Syncer) { s.superChanged(kinds.KindQuota, nil, quota) },
-		"a quota is gone":     func(s *Syncer) { s.superChanged(kinds.KindQuota, quota, nil) },
+		"a quota is new":      func(s *Syncer) { s.superChanged(kind.Quota, nil, quota) },
+		"a quota is gone":     func(s *Syncer) { s.superChanged(kind.Quota, quota, nil) },
 		"a placement changes": func(s *Syncer) { s.namespaceChanged("a", "web") },
-		"a cache is filled":   func(s *Syncer) { s.session("a").filled(source{kind: kinds.KindPod}) },
+		"a cache is filled":   func(s *Syncer) { s.session("a").filled(source{kind: kind.Pod}) },
 		"the policy changes":  func(s *Syncer) { s.look(s.env.OfTenant(s.tenant("a"))) },
 		"a super pod is found": func(s *Syncer) {
-			s.superChanged(kinds.KindPod, nil, builders.Owned(builders.Pod("a-web", "runs").Obj(), owner("a", "web")))
-			s.changed(kinds.Change{Kind: kinds.KindPod, Tenant: "a", Current: builders.Pod("web", "new").Obj()})
+			s.superChanged(kind.Pod, nil, builders.Owned(builders.Pod("a-web", "runs").Obj(), owner("a", "web")))
+			s.changed(kind.Change{Kind: kind.Pod, Tenant: "a", Current: builders.Pod("web", "new").Obj()})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, woken := listen(t, kinds.KindPod)
+			s, woken := listen(t, kind.Pod)
 			tenantPods, superPods := newFilling(), newFilling()
 			for _, pods := range []*filling{tenantPods, superPods} {
 				pods.synced.Store(true)
 			}
-			s.super.running = map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: superPods}}
-			cache := &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: tenantPods}}}
+			s.super.running = map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: superPods}}
+			cache := &informers{running: map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: tenantPods}}}
 			s.sessions["a"] = &session{
-				syncer: s, tenant: &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
+				syncer: s, tenant: &kind.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
 			}
 			require.NoError(t, tenantPods.GetIndexer().Add(builders.Pod("web", "runs").Phase(corev1.PodRunning).Obj()))
 			require.NoError(t, superPods.GetIndexer().Add(builders.Owned(builders.Pod("a-web", "runs").Phase(corev1.PodRunning).Obj(), owner("a", "web"))))
 			require.NoError(t, tenantPods.GetIndexer().Add(builders.Pod("web", "new").Phase(corev1.PodPending).Obj()))
 			happens(s)
 			of := func(name string) engine.Key {
-				return engine.Key{Tenant: "a", Kind: kinds.KindPod, Namespace: "web", Name: name}
+				return engine.Key{Tenant: "a", Kind: kind.Pod, Namespace: "web", Name: name}
 			}
 			require.Equal(t, []engine.Key{of("new"), of("runs")}, woken("a", 1))
 		})
@@ -242,7 +243,7 @@ func TestRoomInAQuota(t *testing.T) {
 	changed := pod.DeepCopy()
 	changed.ResourceVersion = "2"
 	waiting := func(name string) engine.Key {
-		return engine.Key{Tenant: "a", Kind: kinds.KindPod, Namespace: "web", Name: name}
+		return engine.Key{Tenant: "a", Kind: kind.Pod, Namespace: "web", Name: name}
 	}
 	const inNamespace = 100
 	for _, tc := range []struct {
@@ -254,37 +255,37 @@ func TestRoomInAQuota(t *testing.T) {
 		want    int
 		except  string
 	}{
-		{name: "less is used", waiters: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindQuota, old: before, new: uses("3"), want: 1},
-		{name: "less is used, nobody waits", kind: kinds.KindQuota, old: before, new: uses("3")},
+		{name: "less is used", waiters: []engine.Key{waiting("p1"), waiting("p2")}, kind: kind.Quota, old: before, new: uses("3"), want: 1},
+		{name: "less is used, nobody waits", kind: kind.Quota, old: before, new: uses("3")},
 		{
-			name: "less is used, others wait", kind: kinds.KindQuota, old: before, new: uses("3"),
-			waiters: []engine.Key{{Tenant: "a", Kind: kinds.KindPod, Namespace: "db", Name: "p1"}, {Tenant: "b", Kind: kinds.KindPod, Namespace: "web", Name: "p1"}},
+			name: "less is used, others wait", kind: kind.Quota, old: before, new: uses("3"),
+			waiters: []engine.Key{{Tenant: "a", Kind: kind.Pod, Namespace: "db", Name: "p1"}, {Tenant: "b", Kind: kind.Pod, Namespace: "web", Name: "p1"}},
 		},
-		{name: "more is used", waiters: []engine.Key{waiting("p1")}, kind: kinds.KindQuota, old: before, new: uses("5")},
-		{name: "a pod got in", waiters: []engine.Key{waiting("p1"), waiting("p2")}, kind: kinds.KindPod, new: pod, want: 1, except: "came"},
-		{name: "a pod changed", waiters: []engine.Key{waiting("p1")}, kind: kinds.KindPod, old: pod, new: changed, except: "came"},
-		{name: "the quota is new", kind: kinds.KindQuota, new: before, want: inNamespace},
-		{name: "the quota is gone", kind: kinds.KindQuota, old: before, want: inNamespace},
-		{name: "another bound", kind: kinds.KindQuota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {
+		{name: "more is used", waiters: []engine.Key{waiting("p1")}, kind: kind.Quota, old: before, new: uses("5")},
+		{name: "a pod got in", waiters: []engine.Key{waiting("p1"), waiting("p2")}, kind: kind.Pod, new: pod, want: 1, except: "came"},
+		{name: "a pod changed", waiters: []engine.Key{waiting("p1")}, kind: kind.Pod, old: pod, new: changed, except: "came"},
+		{name: "the quota is new", kind: kind.Quota, new: before, want: inNamespace},
+		{name: "the quota is gone", kind: kind.Quota, old: before, want: inNamespace},
+		{name: "another bound", kind: kind.Quota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {
 			quota.Spec.Hard["requests.cpu"] = resource.MustParse("8")
 		})},
-		{name: "the bound is in force", kind: kinds.KindQuota, want: inNamespace, new: before, old: quota(func(quota *corev1.ResourceQuota) {
+		{name: "the bound is in force", kind: kind.Quota, want: inNamespace, new: before, old: quota(func(quota *corev1.ResourceQuota) {
 			quota.Status = corev1.ResourceQuotaStatus{}
 		})},
-		{name: "it is being deleted", kind: kinds.KindQuota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {
+		{name: "it is being deleted", kind: kind.Quota, old: before, want: inNamespace, new: quota(func(quota *corev1.ResourceQuota) {
 			quota.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		})},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s, woken := listen(t, kinds.KindPod)
+			s, woken := listen(t, kind.Pod)
 			pods := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, podIndexers())
 			for i := range inNamespace {
 				require.NoError(t, pods.GetIndexer().Add(builders.Pod("web", fmt.Sprintf("p%d", i)).Obj()))
 			}
-			cache := &informers{running: map[source]*informer{{kind: kinds.KindPod}: {SharedIndexInformer: pods}}}
+			cache := &informers{running: map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: pods}}}
 			s.sessions["a"] = &session{
-				syncer: s, tenant: &kinds.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
+				syncer: s, tenant: &kind.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
 			}
 			for _, key := range tc.waiters {
 				s.env.QuotaWaiters.Add(key)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
 // watched is what the informers of one kind watch.
@@ -30,12 +30,12 @@ type watched struct {
 }
 
 // watchedOf returns what the Specs watch on one side, by kind.
-func watchedOf(env *kinds.Env, specs []kinds.Spec, side kinds.Side) (map[string]watched, error) {
+func watchedOf(env *kind.Env, specs []kind.Spec, side kind.Side) (map[string]watched, error) {
 	byKind := map[string]watched{}
 	for i := range specs {
 		spec := &specs[i]
 		watch := spec.Tenant
-		if side == kinds.SuperSide {
+		if side == kind.SuperSide {
 			watch = spec.Super
 		}
 		if watch == nil {
@@ -46,7 +46,7 @@ func watchedOf(env *kinds.Env, specs []kinds.Spec, side kinds.Side) (map[string]
 			return nil, fmt.Errorf("finding the list of kind %s: %w", spec.Name, err)
 		}
 		entry := watched{object: watch.Object, list: list, fields: watch.Fields, optional: watch.Optional, aside: spec.Aside, indexers: indexers(spec)}
-		entry.perNamespace = side == kinds.TenantSide && spec.PerNamespace()
+		entry.perNamespace = side == kind.TenantSide && spec.PerNamespace()
 		if watch.Labels != nil {
 			entry.labels = watch.Labels(env)
 		}
@@ -85,7 +85,7 @@ func listOf(item client.Object) (func() client.ObjectList, error) {
 }
 
 // indexers returns the indexers of a kind's informers.
-func indexers(spec *kinds.Spec) toolscache.Indexers {
+func indexers(spec *kind.Spec) toolscache.Indexers {
 	index := func(values func(client.Object) []string) toolscache.IndexFunc {
 		return func(item any) ([]string, error) {
 			object, ok := item.(client.Object)
@@ -96,7 +96,7 @@ func indexers(spec *kinds.Spec) toolscache.Indexers {
 		}
 	}
 	all := toolscache.Indexers{
-		kinds.IndexTenant: index(func(object client.Object) []string {
+		kind.IndexTenant: index(func(object client.Object) []string {
 			return []string{object.GetLabels()[tenancyv1alpha1.LabelCluster]}
 		}),
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,

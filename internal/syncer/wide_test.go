@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -36,7 +37,7 @@ type wideBed struct {
 
 func newWideBed(t *testing.T, objects ...client.Object) *wideBed {
 	t.Helper()
-	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
+	watched, err := watchedOf(&kind.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kind.TenantSide)
 	require.NoError(t, err)
 	bed := &wideBed{t: t, client: builders.Client(ownScheme()).WithObjects(builders.Copies(objects)...).Build()}
 	counted := interceptor.NewClient(bed.client, interceptor.Funcs{
@@ -61,7 +62,7 @@ func (b *wideBed) run(ctx context.Context, placed []string, in ...string) {
 	b.place(placed)
 	sources := make([]source, 0, len(in))
 	for _, namespace := range in {
-		sources = append(sources, source{kind: kinds.KindConfigMap, namespace: namespace})
+		sources = append(sources, source{kind: kind.ConfigMap, namespace: namespace})
 	}
 	require.NoError(b.t, b.watch(ctx, sources))
 }
@@ -70,7 +71,7 @@ func (b *wideBed) run(ctx context.Context, placed []string, in ...string) {
 func (b *wideBed) sees(namespace, name, want string) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
-		object, known := b.Get(kinds.KindConfigMap, namespace, name)
+		object, known := b.Get(kind.ConfigMap, namespace, name)
 		got := "unknown"
 		switch {
 		case known && object != nil:
@@ -97,7 +98,7 @@ func TestWide(t *testing.T) {
 	bed.sees("a", "1", "found")
 	bed.sees("a", "2", "missing")
 	bed.sees("c", "1", "unknown")
-	require.Len(t, bed.List(kinds.KindConfigMap), 2)
+	require.Len(t, bed.List(kind.ConfigMap), 2)
 
 	bed.run(ctx, []string{"a", "b", "c", "empty"}, "")
 	bed.sees("c", "1", "found")
@@ -112,7 +113,7 @@ func TestWide(t *testing.T) {
 
 	bed.run(ctx, []string{"b", "c"}, "")
 	bed.sees("a", "1", "unknown")
-	require.Eventually(t, func() bool { return len(bed.List(kinds.KindConfigMap)) == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(bed.List(kind.ConfigMap)) == 3 }, 10*time.Second, time.Millisecond)
 	bed.mu.Lock()
 	defer bed.mu.Unlock()
 	require.Len(t, bed.deleted, 1, "what is not placed any more was not deleted")
@@ -142,7 +143,7 @@ func TestWideTakesTurns(t *testing.T) {
 	for _, in := range [][]string{{""}, {"a", "b"}} {
 		bed.run(ctx, placed, in...)
 		require.Eventually(t, func() bool {
-			_, known := bed.Get(kinds.KindConfigMap, "a", "1")
+			_, known := bed.Get(kind.ConfigMap, "a", "1")
 			require.True(t, known)
 			bed.run(ctx, placed, in...)
 			return cmp.Equal(in, running())
@@ -186,7 +187,7 @@ func BenchmarkWatches(b *testing.B) {
 	for i := range namespaces {
 		names = append(names, fmt.Sprintf("namespace-%d", i))
 	}
-	watched, err := watchedOf(&kinds.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kinds.TenantSide)
+	watched, err := watchedOf(&kind.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kind.TenantSide)
 	require.NoError(b, err)
 	idle := interceptor.NewClient(builders.Client(ownScheme()).Build(), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },

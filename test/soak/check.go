@@ -27,7 +27,8 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/config"
+	"github.com/superpool/superpool/internal/syncer/kinds/services"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -227,13 +228,13 @@ func (p *pair) compare(ctx context.Context) error {
 		func(ctx context.Context) error {
 			return compareKind(ctx, p, &corev1.ConfigMapList{}, copied[*corev1.ConfigMap]{placed: true, name: func(name string) string {
 				return strings.Replace(name, "kube-root-ca.crt", "tenant-kube-root-ca.crt", 1)
-			}, translate: kinds.SuperConfigMap})
+			}, translate: config.SuperConfigMap})
 		},
 		func(ctx context.Context) error {
 			return compareKind(ctx, p, &corev1.SecretList{}, p.secrets())
 		},
 		func(ctx context.Context) error {
-			return compareKind(ctx, p, &corev1.ServiceAccountList{}, copied[*corev1.ServiceAccount]{placed: true, translate: kinds.SuperServiceAccount})
+			return compareKind(ctx, p, &corev1.ServiceAccountList{}, copied[*corev1.ServiceAccount]{placed: true, translate: config.SuperServiceAccount})
 		},
 		func(ctx context.Context) error {
 			return compareKind(ctx, p, &corev1.ServiceList{}, copied[*corev1.Service]{translate: p.service, differences: func(from, there *corev1.Service) differences {
@@ -242,7 +243,7 @@ func (p *pair) compare(ctx context.Context) error {
 		},
 		func(ctx context.Context) error {
 			return compareKind(ctx, p, &discoveryv1.EndpointSliceList{}, copied[*discoveryv1.EndpointSlice]{translate: func(from, to *discoveryv1.EndpointSlice) {
-				kinds.SuperEndpointSlice(from, to, p.super.name)
+				services.SuperEndpointSlice(from, to, p.super.name)
 			}, differences: func(from, there *discoveryv1.EndpointSlice) differences {
 				return endpointSliceDifferences(from, there, p.super.name)
 			}})
@@ -262,7 +263,7 @@ func (p *pair) compare(ctx context.Context) error {
 
 // secrets says how Secrets are copied.
 func (p *pair) secrets() copied[*corev1.Secret] {
-	return copied[*corev1.Secret]{placed: true, translate: kinds.SuperSecret, differences: secretDifferences}
+	return copied[*corev1.Secret]{placed: true, translate: config.SuperSecret, differences: secretDifferences}
 }
 
 // service is what a syncer makes of a Service: a load balancer is one in the home of its namespace alone, whose address
@@ -278,7 +279,7 @@ func (p *pair) service(from, to *corev1.Service) {
 		from = from.DeepCopy()
 		from.Spec.Type, from.Spec.ExternalTrafficPolicy, from.Spec.AllocateLoadBalancerNodePorts = corev1.ServiceTypeClusterIP, "", nil
 	}
-	kinds.SuperService(from, to, []netip.Prefix{}, utilnet.PortRange{})
+	services.SuperService(from, to, []netip.Prefix{}, utilnet.PortRange{})
 }
 
 // claims compares the claims that are bound to volumes of the super cluster.

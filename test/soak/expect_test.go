@@ -14,7 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/config"
+	"github.com/superpool/superpool/internal/syncer/kinds/services"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
@@ -68,7 +69,7 @@ func TestSecretDifferences(t *testing.T) {
 	}
 	for name, slip := range secretSlips {
 		there := &corev1.Secret{}
-		kinds.SuperSecret(from, there)
+		config.SuperSecret(from, there)
 		if slip != nil {
 			slip(from, there)
 		}
@@ -92,7 +93,7 @@ func TestServiceDifferences(t *testing.T) {
 	t.Parallel()
 	translated := func(from *corev1.Service) *corev1.Service {
 		there := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.2.0.7", ClusterIPs: []string{"10.2.0.7"}}}
-		kinds.SuperService(from, there, []netip.Prefix{}, utilnet.PortRange{})
+		services.SuperService(from, there, []netip.Prefix{}, utilnet.PortRange{})
 		return there
 	}
 	for name, slip := range serviceSlips {
@@ -131,7 +132,7 @@ func TestEndpointSliceDifferences(t *testing.T) {
 	}
 	for name, slip := range endpointSliceSlips {
 		there := &discoveryv1.EndpointSlice{}
-		kinds.SuperEndpointSlice(from, there, "r1")
+		services.SuperEndpointSlice(from, there, "r1")
 		if slip != nil {
 			slip(from, there)
 		}
@@ -153,7 +154,7 @@ func TestWrongTranslation(t *testing.T) {
 		translate func(from, there *corev1.Secret)
 		want      []string
 	}{
-		{name: "right", translate: kinds.SuperSecret},
+		{name: "right", translate: config.SuperSecret},
 		{name: "wrong", translate: wrong, want: []string{"*v1.Secret web/s of acme in r1: type is kubernetes.io/service-account-token, and should be Opaque"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -44,7 +44,8 @@ import (
 	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/choice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
@@ -155,8 +156,8 @@ func (o *Options) Validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("--pod-security-level %q: use privileged, baseline, restricted or nothing", o.PodSecurityLevel))
 	}
-	if o.PodPatience != 0 && o.PodPatience < kinds.MinPodPatience {
-		errs = append(errs, fmt.Errorf("--pod-patience %s: use %s or more, or 0 for ever", o.PodPatience, kinds.MinPodPatience))
+	if o.PodPatience != 0 && o.PodPatience < choice.MinPodPatience {
+		errs = append(errs, fmt.Errorf("--pod-patience %s: use %s or more, or 0 for ever", o.PodPatience, choice.MinPodPatience))
 	}
 	if o.VNAgentPort < 0 || o.VNAgentPort > 65535 {
 		errs = append(errs, fmt.Errorf("--vn-agent-port %d: use 1 to 65535, or 0 for none", o.VNAgentPort))
@@ -270,7 +271,7 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	superClusterSyncer, err := syncer.New(ctx, mgr, syncer.Options{
 		Identity: identity, Super: super, Single: !pooled, PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, Metrics: engineMetrics,
-		VNAgent: kinds.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress}, Shards: split,
+		VNAgent: kind.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress}, Shards: split,
 		Engine: engine.Options{Workers: options.ConcurrentSyncs},
 	})
 	if err != nil {

@@ -27,7 +27,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/network"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -35,11 +36,11 @@ import (
 // The keys of what r1 tells of the tenant, of what others tell of it, of what they tell of themselves, and of what r1
 // tells of itself.
 var (
-	toldKey    = engine.Key{Tenant: clusterKey, Kind: kinds.KindAddresses, Name: "r1"}
-	takenKey   = engine.Key{Tenant: clusterKey, Kind: kinds.KindAddresses}
-	networkKey = engine.Key{Kind: kinds.KindAddresses}
+	toldKey    = engine.Key{Tenant: clusterKey, Kind: kind.Addresses, Name: "r1"}
+	takenKey   = engine.Key{Tenant: clusterKey, Kind: kind.Addresses}
+	networkKey = engine.Key{Kind: kind.Addresses}
 
-	networkToldKey = engine.Key{Tenant: tenancyv1alpha1.ManagerNamespace, Kind: kinds.KindAddresses, Name: "r1"}
+	networkToldKey = engine.Key{Tenant: tenancyv1alpha1.ManagerNamespace, Kind: kind.Addresses, Name: "r1"}
 )
 
 // book is the ClusterAddresses of a meta cluster, which the syncer's informer would show.
@@ -80,7 +81,7 @@ func (p *pool) inPool(t *testing.T, clusters ...string) *book {
 		return told
 	}
 	p.place(t, clusters...)
-	b.kind = p.kind(kinds.KindAddresses)
+	b.kind = p.kind(kind.Addresses)
 	return b
 }
 
@@ -194,7 +195,7 @@ func TestAddressesOfPods(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got := kinds.AddressesOfPods(tc.pods, labels)
+			got := network.AddressesOfPods(tc.pods, labels)
 			if tc.addresses == 0 {
 				require.Nil(t, got)
 				return
@@ -230,7 +231,7 @@ func TestAddressesAreTold(t *testing.T) {
 	ended.Status.Phase = corev1.PodFailed
 	foreign := superPodAt("web", "foreign", "10.0.0.8", 1, nil)
 	foreign.Namespace = "elsewhere"
-	p.superCache[kinds.KindPod] = []client.Object{pod, hosted, ended, foreign, superPodAt("web", "new", "", 1, nil)}
+	p.superCache[kind.Pod] = []client.Object{pod, hosted, ended, foreign, superPodAt("web", "new", "", 1, nil)}
 	addresses := func() []string {
 		var found []string
 		for _, told := range p.env.Told(clusterKey) {
@@ -256,7 +257,7 @@ func TestAddressesAreTold(t *testing.T) {
 
 	b.clock.SetTime(b.clock.Now().Add(time.Second))
 	for i := range 3 {
-		p.superCache[kinds.KindPod] = append(p.superCache[kinds.KindPod], superPodAt("web", fmt.Sprint("more", i), fmt.Sprint("10.0.0.2", i), 1, nil))
+		p.superCache[kind.Pod] = append(p.superCache[kind.Pod], superPodAt("web", fmt.Sprint("more", i), fmt.Sprint("10.0.0.2", i), 1, nil))
 		after, err := b.kind.Reconcile(t.Context(), toldKey, 0)
 		require.NoError(t, err)
 		require.Equal(t, i > 0, after > 0, "a change of each second is told")
@@ -269,7 +270,7 @@ func TestAddressesAreTold(t *testing.T) {
 	forged := p.env.Told(clusterKey)[0].DeepCopy()
 	forged.Status.Namespaces[0].Pods[0].Addresses[0] = "10.213.0.1"
 	require.NoError(t, b.meta.Update(t.Context(), forged))
-	require.Equal(t, toldKey, kinds.AddressesChanged(p.env, clusterKey, "r1"))
+	require.Equal(t, toldKey, network.AddressesChanged(p.env, clusterKey, "r1"))
 	b.reconcile(t, toldKey)
 	require.NotContains(t, addresses(), "10.213.0.1")
 
@@ -291,7 +292,7 @@ func TestNetworkIsTold(t *testing.T) {
 	b := p.inPool(t, "r1", "r2")
 	p.tenant.NodePorts, p.tenant.Policy = utilnet.PortRange{Base: 30000, Size: 10}, &policy.Ref{}
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
-	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 	b.reconcile(t, networkToldKey)
 	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)
 	require.Len(t, told, 1)
@@ -302,15 +303,12 @@ func TestNetworkIsTold(t *testing.T) {
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"}, excepts())
 
 	b.tells(t, "r2", []string{"10.220.0.11/32", "10.221.0.0/16"})
-	network := &tenancyv1alpha1.ClusterAddresses{}
-	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
-	network.Status.Nodes = []string{"10.220.0.11/32"}
-	require.NoError(t, b.meta.Update(t.Context(), network))
-	require.Equal(t, networkKey, kinds.AddressesChanged(p.env, tenancyv1alpha1.ManagerNamespace, "r2"))
+	b.hasNodes(t, "r2", "10.220.0.11/32")
+	require.Equal(t, networkKey, network.AddressesChanged(p.env, tenancyv1alpha1.ManagerNamespace, "r2"))
 	b.reconcile(t, networkKey)
-	require.Contains(t, b.looked, engine.Key{Kind: kinds.KindIsolation})
+	require.Contains(t, b.looked, engine.Key{Kind: kind.Isolation})
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-	_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
 	require.Contains(t, b.looked, isolationKey)
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.220.0.11/32", "10.221.0.0/16", "169.254.0.0/16"}, excepts())
@@ -352,10 +350,10 @@ func TestControllersAreTold(t *testing.T) {
 		{Name: "other", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.221.0.9"}}}},
 	}
 	require.NoError(t, b.meta.Update(t.Context(), network))
-	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 	b.reconcile(t, networkKey)
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-	_, err = p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+	_, err = p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
 	found := p.isolation(t)
 	from := found["superpool-isolation-ingress-0"].Spec.Ingress[0].From
@@ -400,15 +398,15 @@ func TestAddressesAreTakenUp(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			b := p.inPool(t, "r1", "r2")
-			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
+			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.tenantCache[kind.NetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
 			b.tells(t, "r2", []string{"10.220.0.11/32", "10.221.0.0/16", "fd21::/64"}, tc.pods...)
 			if tc.third != nil {
 				b.tells(t, "r3", tc.third)
 			}
 			b.reconcile(t, takenKey)
 			require.Contains(t, b.looked, isolationKey)
-			require.Contains(t, b.looked, engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "one"})
+			require.Contains(t, b.looked, engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "one"})
 			found := p.isolation(t)
 			for _, from := range []peers{found["superpool-isolation-ingress-0"].Spec.Ingress[0].From, found["superpool-isolation-egress-0"].Spec.Egress[0].To} {
 				var got []string
@@ -459,10 +457,10 @@ func TestRangesThatOthersToldFirst(t *testing.T) {
 	}
 	require.Equal(t, []string{"10.221.5.9/32"}, addresses())
 	pod := superPodAt("web", "here", "10.221.5.7", 1, nil)
-	p.superCache[kinds.KindPod] = []client.Object{pod}
-	require.Contains(t, p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Current: pod}), engine.Key{Kind: kinds.KindIsolation})
+	p.superCache[kind.Pod] = []client.Object{pod}
+	require.Contains(t, p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Current: pod}), engine.Key{Kind: kind.Isolation})
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-	_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
 	require.Contains(t, b.looked, takenKey)
 	require.Empty(t, addresses(), "here it is somebody else's")
@@ -492,9 +490,9 @@ func TestCallersElsewhereCloseNothing(t *testing.T) {
 	}
 	b.tells(t, "r2", []string{"10.220.0.0/16"})
 	b.hasNodes(t, "r2", nodes...)
-	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 	for i := range 3 {
-		p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy],
+		p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy],
 			policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"shop": fmt.Sprint(i), "part": fmt.Sprint(i)}}, bothWays...))
 	}
 	from := p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
@@ -525,7 +523,7 @@ func TestNodesElsewhere(t *testing.T) {
 			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }))
 			b.tells(t, "r2", []string{"10.220.0.0/16"})
 			b.hasNodes(t, "r2", tc.node)
-			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 			from := p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
 			require.Equal(t, tc.want, slices.ContainsFunc(from, func(peer networkingv1.NetworkPolicyPeer) bool {
 				return peer.IPBlock != nil && peer.IPBlock.CIDR == tc.node
@@ -543,7 +541,7 @@ func TestTakingUpIsBounded(t *testing.T) {
 	for i := range 99 {
 		owner := ownerOf(types.UID(fmt.Sprint("ns-", i)))
 		owner.Namespace = fmt.Sprint("web", i)
-		p.superCache[kinds.KindNamespace] = append(p.superCache[kinds.KindNamespace], builders.Owned(builders.Namespace(clusterKey+"-"+owner.Namespace), owner))
+		p.superCache[kind.Namespace] = append(p.superCache[kind.Namespace], builders.Owned(builders.Namespace(clusterKey+"-"+owner.Namespace), owner))
 	}
 	var pods []string
 	for i := range 400 {
@@ -564,7 +562,7 @@ func TestTellingIsBounded(t *testing.T) {
 	p := newPool(t, interceptor.Funcs{})
 	b := p.inPool(t, "r1", "r2")
 	for i := range 10 {
-		p.superCache[kinds.KindPod] = append(p.superCache[kinds.KindPod],
+		p.superCache[kind.Pod] = append(p.superCache[kind.Pod],
 			superPodAt("web", fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i), 1, map[string]string{"text": fmt.Sprint(i, strings.Repeat("x", 4000))}))
 	}
 	b.reconcile(t, toldKey)
@@ -584,7 +582,7 @@ func TestRemotesOfPolicies(t *testing.T) {
 		return found
 	}
 	confined := confinement()
-	confined.Remotes = []kinds.Remote{
+	confined.Remotes = []network.Remote{
 		{Namespace: "web", NamespaceLabels: set("team", "a"), Labels: set("app", "front"), Ranges: prefixes("10.9.0.1/32")},
 		{Namespace: "web", NamespaceLabels: set("team", "a"), Labels: set("app", "back"), Ranges: prefixes("10.9.0.4/32")},
 		{Namespace: "db", NamespaceLabels: set("team", "b"), Labels: set("app", "front"), Ranges: prefixes("10.9.0.8/32", "10.9.0.16/32")},
@@ -613,7 +611,7 @@ func TestRemotesOfPolicies(t *testing.T) {
 			tenants.Spec.Ingress = ingressRules{{From: tc.peers, Ports: ports{tcp(80)}}}
 			tenants.Spec.Egress = egressRules{{To: tc.peers, Ports: ports{tcp(80)}}}
 			got := &networkingv1.NetworkPolicy{}
-			kinds.SuperNetworkPolicy(tenants, got, clusterKey, confined)
+			network.SuperNetworkPolicy(tenants, got, clusterKey, confined)
 			remote := func(of peers) (found []string) {
 				for _, peer := range of {
 					if peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.9.") {
@@ -674,14 +672,14 @@ func TestRemotesOfLargePolicies(t *testing.T) {
 			b.tells(t, "r2", []string{"10.221.0.0/16"}, pods...)
 			tenants := policySelecting("p", &metav1.LabelSelector{})
 			tenants.UID, tenants.Spec.Ingress = "policy-uid", tc.policy.Ingress
-			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{tenants}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "p"}
-			_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+			p.tenantCache[kind.NetworkPolicy] = []client.Object{tenants}
+			key := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "p"}
+			_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			got := &networkingv1.NetworkPolicy{}
 			require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, got))
-			p.superCache[kinds.KindNetworkPolicy] = []client.Object{got}
-			_, err = p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+			p.superCache[kind.NetworkPolicy] = []client.Object{got}
+			_, err = p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			isClosed := !slices.ContainsFunc(got.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
 				return slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
@@ -701,7 +699,7 @@ func TestRemotesOfLargePolicies(t *testing.T) {
 	b := p.inPool(t, "r1", "r2")
 	b.tells(t, "r2", []string{"10.221.0.0/16"}, pods...)
 	for i := range 3 {
-		p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy],
+		p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy],
 			policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"shop": fmt.Sprint(i), "part": fmt.Sprint(i)}}, bothWays...))
 	}
 	found := p.isolation(t)
@@ -719,9 +717,9 @@ func TestEndpointsElsewhere(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.221.0.1"}}, {Addresses: []string{"10.221.0.2"}}},
 	}
-	p.tenantCache[kinds.KindEndpointSlice] = []client.Object{slice}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}
-	_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), key, 0)
+	p.tenantCache[kind.EndpointSlice] = []client.Object{slice}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}
+	_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	got := &discoveryv1.EndpointSlice{}
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, got))
@@ -730,9 +728,9 @@ func TestEndpointsElsewhere(t *testing.T) {
 	// The tenant is told of the one, unless it may be that of a pod elsewhere that was not told of yet.
 	for node, want := range map[string]int{"r1.n1": 1, "r2.n1": 0} {
 		slice.Endpoints[1].NodeName, slice.ResourceVersion = &node, node
-		p.superCache[kinds.KindEndpointSlice] = []client.Object{got}
+		p.superCache[kind.EndpointSlice] = []client.Object{got}
 		p.env.Forget(clusterKey)
-		_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		require.Len(t, p.events.Events, want, node)
 		for range want {
@@ -749,7 +747,7 @@ func TestAddressesWake(t *testing.T) {
 		return superPodAt("web", "a", address, 1, map[string]string{"app": app})
 	}
 	changed := func(old, current client.Object) bool {
-		return slices.Contains(p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Old: old, Current: current}), toldKey)
+		return slices.Contains(p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: old, Current: current}), toldKey)
 	}
 	require.False(t, changed(nil, at("", "a")), "without a pool")
 	p.inPool(t, "r1", "r2")

@@ -20,7 +20,9 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -43,8 +45,8 @@ func TestTrustedMetadata(t *testing.T) {
 		pod := tenantPod(nil)
 		pod.Labels, pod.Annotations = with(key, value).Labels, with(key, value).Annotations
 		superPod, superNamespace := &corev1.Pod{}, &corev1.Namespace{}
-		kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
-		kinds.SuperNamespace(&corev1.Namespace{ObjectMeta: with(key, value)}, superNamespace, ownerOf("ns-uid"), nil, "baseline")
+		podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
+		namespaces.SuperNamespace(&corev1.Namespace{ObjectMeta: with(key, value)}, superNamespace, ownerOf("ns-uid"), nil, "baseline")
 		for _, metadata := range []map[string]string{superPod.Annotations, superNamespace.Labels, superNamespace.Annotations} {
 			require.NotContains(t, metadata, key)
 		}
@@ -70,13 +72,13 @@ func TestPolicyOfMetadata(t *testing.T) {
 	pod := tenantPod(nil)
 	pod.Labels, pod.Annotations = metadata, metadata
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), &kinds.Rules{Policy: allowing, Opaque: []string{"sec"}}, &kinds.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), &kind.Rules{Policy: allowing, Opaque: []string{"sec"}}, &podspec.PodEnvironment{})
 	require.Equal(t, "example.org/team", superPod.Annotations["tenancy.x-k8s.io/copied-labels"])
 	require.Equal(t, "prometheus.io/scrape", superPod.Annotations["tenancy.x-k8s.io/copied-annotations"])
 
 	// Another policy takes back what this one allowed.
 	superPod.UID = "super-uid"
-	kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
 	require.NotContains(t, superPod.Labels, "example.org/team")
 	require.NotContains(t, superPod.Annotations, "prometheus.io/scrape")
 	require.Equal(t, "s", superPod.Labels["secret"])
@@ -114,12 +116,12 @@ func TestTenantLimit(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: types.UID(fmt.Sprint("uid-", i))}}
 	}
 	key := func(i int) engine.Key {
-		return engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}
+		return engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}
 	}
 	for i := range 6 {
-		p.tenantCache[kinds.KindConfigMap] = append(p.tenantCache[kinds.KindConfigMap], configMap(i))
+		p.tenantCache[kind.ConfigMap] = append(p.tenantCache[kind.ConfigMap], configMap(i))
 	}
-	kind := p.kind(kinds.KindConfigMap)
+	reconciler := p.kind(kind.ConfigMap)
 	there := func() []client.Object {
 		list := &corev1.ConfigMapList{}
 		require.NoError(t, p.superClient.List(t.Context(), list))
@@ -130,7 +132,7 @@ func TestTenantLimit(t *testing.T) {
 		return found
 	}
 	for i := range 6 {
-		_, err := kind.Reconcile(t.Context(), key(i), 0)
+		_, err := reconciler.Reconcile(t.Context(), key(i), 0)
 		require.NoError(t, err)
 	}
 	require.Len(t, there(), 3)
@@ -138,17 +140,17 @@ func TestTenantLimit(t *testing.T) {
 	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: 3 configmaps of at most 3 exist (limits.objects of TenantPolicy small)")
 
 	for _, object := range there() {
-		keys := p.env.Changed(kinds.Change{Kind: kinds.KindConfigMap, Side: kinds.SuperSide, Current: object})
+		keys := p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: object})
 		require.NotEmpty(t, keys)
 	}
-	_, err := kind.Reconcile(t.Context(), key(4), 0)
+	_, err := reconciler.Reconcile(t.Context(), key(4), 0)
 	require.NoError(t, err)
 	require.Len(t, there(), 3, "the cache shows them now")
 
 	gone := there()[0]
-	woken := p.env.Changed(kinds.Change{Kind: kinds.KindConfigMap, Side: kinds.SuperSide, Old: gone})
+	woken := p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Old: gone})
 	require.Len(t, woken, 2, "the key of the object, and one that waits")
-	_, err = kind.Reconcile(t.Context(), woken[0], 0)
+	_, err = reconciler.Reconcile(t.Context(), woken[0], 0)
 	require.NoError(t, err)
 	require.Len(t, there(), 4, "three as the cache has it, and the one that is gone")
 }
@@ -161,26 +163,26 @@ func TestTenantLimitOfBytes(t *testing.T) {
 	p.tenant.Policy = &policy.Ref{}
 	p.tenant.Policy.Set(limitedTo(t, 100, "10Ki"))
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "uid"}, Data: map[string]string{"d": "small"}}
-	p.tenantCache[kinds.KindConfigMap] = []client.Object{configMap}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: "c"}
-	kind := p.kind(kinds.KindConfigMap)
+	p.tenantCache[kind.ConfigMap] = []client.Object{configMap}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "c"}
+	reconciler := p.kind(kind.ConfigMap)
 	reconcile := func() *corev1.ConfigMap {
-		_, err := kind.Reconcile(t.Context(), key, 0)
+		_, err := reconciler.Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		live := &corev1.ConfigMap{}
 		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "c"}, live))
 		return live
 	}
 	live := reconcile()
-	p.env.Changed(kinds.Change{Kind: kinds.KindConfigMap, Side: kinds.SuperSide, Current: live})
-	p.superCache[kinds.KindConfigMap] = []client.Object{live}
+	p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: live})
+	p.superCache[kind.ConfigMap] = []client.Object{live}
 	configMap.Data["d"] = strings.Repeat("x", 20_000)
 	require.Equal(t, "small", reconcile().Data["d"], "an update that grows is held against the limit")
 	require.Regexp(t, `TenantLimit Super cluster r1: configmaps of \d+ bytes exist, this one adds \d+, and at most 10240 are allowed`, <-p.events.Events)
 	configMap.Data["d"] = "s"
 	live = reconcile()
 	require.Equal(t, "s", live.Data["d"])
-	p.superCache[kinds.KindConfigMap] = []client.Object{live}
+	p.superCache[kind.ConfigMap] = []client.Object{live}
 	p.tenant.Policy.Set(limitedTo(t, 0, "0"))
 	configMap.Data["d"] = ""
 	require.Empty(t, reconcile().Data["d"], "what is there may shrink")
@@ -228,11 +230,11 @@ func TestClosedSuperCluster(t *testing.T) {
 			node := builders.Node("r1").Obj()
 			tc.change(node)
 			p.env.VirtualNode = func() *corev1.Node { return node }
-			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
 			pod := tenantPod(func(pod *corev1.Pod) { pod.Spec.Tolerations = tc.tolerat })
-			p.tenantCache[kinds.KindPod] = []client.Object{pod}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2e9)
+			p.tenantCache[kind.Pod] = []client.Object{pod}
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.want, created)
 			if tc.want {
@@ -277,15 +279,15 @@ func TestLongestGrace(t *testing.T) {
 				return nil
 			}})
 			superPod := proofSuperPod("uid", tc.change)
-			p.superCache[kinds.KindPod] = []client.Object{superPod}
+			p.superCache[kind.Pod] = []client.Object{superPod}
 			tenantSide := newClientBuilder()
 			if tc.tenant != nil {
-				p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
+				p.tenantCache[kind.Pod] = []client.Object{tc.tenant}
 				tenantSide = tenantSide.WithInterceptorFuncs(interceptor.Funcs{})
 			}
 			p.tenant.Client = answering(tenantSide.Build(), tenantUID)
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: superPod.Name}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: superPod.Name}
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.want, got))
 		})
@@ -303,7 +305,7 @@ func TestMonstrousResize(t *testing.T) {
 	pod := tenantPod(func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources.Requests = builders.Resources("memory", "1e1000000")
 	})
-	kinds.ResizePod(pod, superPod)
+	podspec.ResizePod(pod, superPod)
 	for _, list := range []corev1.ResourceList{superPod.Spec.Containers[0].Resources.Requests, superPod.Spec.Containers[0].Resources.Limits} {
 		require.EqualValues(t, 1<<53, list.Memory().Value(), "a default limit is raised to the request")
 	}
@@ -354,17 +356,17 @@ func TestTenantLimitBehindCache(t *testing.T) {
 			p.tenant.Policy = &policy.Ref{}
 			p.tenant.Policy.Set(limitedTo(t, 3, "1Mi"))
 			for i := range 6 {
-				p.tenantCache[kinds.KindConfigMap] = append(p.tenantCache[kinds.KindConfigMap],
+				p.tenantCache[kind.ConfigMap] = append(p.tenantCache[kind.ConfigMap],
 					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: types.UID(fmt.Sprint("uid-", i))}})
 			}
-			kind := p.kind(kinds.KindConfigMap)
+			reconciler := p.kind(kind.ConfigMap)
 			reconcile := func(from, to int) {
 				for i := from; i < to; i++ {
-					_, _ = kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}, 0)
+					_, _ = reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}, 0)
 				}
 			}
 			reconcile(0, 3)
-			for _, object := range p.tenantCache[kinds.KindConfigMap] {
+			for _, object := range p.tenantCache[kind.ConfigMap] {
 				object.(*corev1.ConfigMap).Data = map[string]string{"d": tc.data}
 			}
 			reconcile(0, 3)
@@ -378,13 +380,13 @@ func TestTenantLimitBehindCache(t *testing.T) {
 
 // lateCache shows a ConfigMap from the second look on.
 type lateCache struct {
-	kinds.Cache
+	kind.Cache
 	looked bool
 }
 
-func (c *lateCache) Get(kind, namespace, name string) (client.Object, bool) {
-	object, synced := c.Cache.Get(kind, namespace, name)
-	if kind == kinds.KindConfigMap && !c.looked {
+func (c *lateCache) Get(kindName, namespace, name string) (client.Object, bool) {
+	object, synced := c.Cache.Get(kindName, namespace, name)
+	if kindName == kind.ConfigMap && !c.looked {
 		c.looked = true
 		return nil, synced
 	}
@@ -399,11 +401,11 @@ func TestTenantLimitAsTheCacheCatchesUp(t *testing.T) {
 	p.tenant.Policy = &policy.Ref{}
 	p.tenant.Policy.Set(limitedTo(t, 2, "1Mi"))
 	for _, name := range []string{"c0", "c1"} {
-		p.tenantCache[kinds.KindConfigMap] = append(p.tenantCache[kinds.KindConfigMap],
+		p.tenantCache[kind.ConfigMap] = append(p.tenantCache[kind.ConfigMap],
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID("uid-" + name)}})
 	}
 	reconcile := func(name string) {
-		_, err := p.kind(kinds.KindConfigMap).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: name}, 0)
+		_, err := p.kind(kind.ConfigMap).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: name}, 0)
 		require.NoError(t, err)
 	}
 	created := func() []corev1.ConfigMap {
@@ -414,8 +416,8 @@ func TestTenantLimitAsTheCacheCatchesUp(t *testing.T) {
 	reconcile("c0")
 	require.Len(t, created(), 1)
 	first := &created()[0]
-	p.superCache[kinds.KindConfigMap] = []client.Object{first}
-	p.env.Changed(kinds.Change{Kind: kinds.KindConfigMap, Side: kinds.SuperSide, Current: first})
+	p.superCache[kind.ConfigMap] = []client.Object{first}
+	p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: first})
 	p.env.SuperCache = &lateCache{Cache: p.env.SuperCache}
 	reconcile("c0")
 	reconcile("c1")

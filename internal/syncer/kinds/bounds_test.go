@@ -20,7 +20,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 )
 
 const (
@@ -150,9 +151,9 @@ func newBounded(t *testing.T) *bounded {
 			return nil
 		},
 	})
-	kind := b.kind(kinds.KindPod)
+	reconciler := b.kind(kind.Pod)
 	b.reconcile = func(pod *corev1.Pod) {
-		_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}, time.Minute)
+		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}, time.Minute)
 		require.NoError(t, err)
 	}
 	return b
@@ -305,7 +306,7 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 					tc.pod(pod)
 				}
 			})
-			b.tenantCache[kinds.KindPod], b.tenantCache[kinds.KindService], b.tenantCache[kinds.KindConfigMap] = []client.Object{pod}, tc.services, tc.configMaps
+			b.tenantCache[kind.Pod], b.tenantCache[kind.Service], b.tenantCache[kind.ConfigMap] = []client.Object{pod}, tc.services, tc.configMaps
 			require.LessOrEqual(t, pod.Size(), largest)
 			inBounds(t, func() { b.reconcile(pod) })
 			events := strings.Join(b.told(), "\n")
@@ -322,7 +323,7 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 
 			pod.Annotations, pod.Spec = nil, tenantPod(nil).Spec
 			pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
-			b.tenantCache[kinds.KindService] = nil
+			b.tenantCache[kind.Service] = nil
 			b.reconcile(pod)
 			require.Equal(t, 1, b.created, "it fits now")
 		})
@@ -368,7 +369,7 @@ func TestPodsThatRunAreCountedFirst(t *testing.T) { //nolint:paralleltest // It 
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // As above.
 			b := newBounded(t)
 			pod, superPod, _ := b.running(t, tc.before)
-			b.superCache[kinds.KindPod] = []client.Object{superPod}
+			b.superCache[kind.Pod] = []client.Object{superPod}
 			tc.change(pod)
 			require.LessOrEqual(t, pod.Size(), largest)
 			inBounds(t, func() { b.reconcile(pod) })
@@ -410,10 +411,10 @@ func TestNamespacesAreCountedFirst(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
 			p.tenant.Policy = &policy.Ref{}
-			kind := p.kind(kinds.KindNamespace)
+			reconciler := p.kind(kind.Namespace)
 			reconcile := func() *corev1.Namespace {
 				t.Helper()
-				_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+				_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 				require.NoError(t, err)
 				stored := &corev1.Namespace{}
 				err = p.superClient.Get(t.Context(), client.ObjectKey{Name: clusterKey + "-web"}, stored)
@@ -423,9 +424,9 @@ func TestNamespacesAreCountedFirst(t *testing.T) {
 			change := func(change func(namespace *corev1.Namespace)) {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}
 				change(namespace)
-				p.tenantCache[kinds.KindNamespace] = []client.Object{namespace}
+				p.tenantCache[kind.Namespace] = []client.Object{namespace}
 			}
-			p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil
+			p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil
 			change(tc.change)
 			require.Empty(t, reconcile().Name)
 			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.told())
@@ -433,7 +434,7 @@ func TestNamespacesAreCountedFirst(t *testing.T) {
 			change(func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} })
 			made := reconcile()
 			require.Equal(t, "a", made.Labels["label.tenancy.x-k8s.io/team"])
-			p.superCache[kinds.KindNamespace] = []client.Object{made}
+			p.superCache[kind.Namespace] = []client.Object{made}
 			reconcile()
 			require.Empty(t, p.told())
 
@@ -443,8 +444,8 @@ func TestNamespacesAreCountedFirst(t *testing.T) {
 			kept := reconcile()
 			require.Equal(t, "a", kept.Labels["label.tenancy.x-k8s.io/team"])
 			require.Len(t, kept.Labels, len(made.Labels))
-			require.False(t, kinds.ServicesOnly(kept), "what is ours is written")
-			p.superCache[kinds.KindNamespace] = []client.Object{kept}
+			require.False(t, kind.ServicesOnly(kept), "what is ours is written")
+			p.superCache[kind.Namespace] = []client.Object{kept}
 			reconcile()
 			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.told(), "it is told once")
 		})
@@ -460,7 +461,7 @@ func TestTolerationsThatGoDown(t *testing.T) {
 		pod := tenantPod(func(pod *corev1.Pod) {
 			pod.Spec.Tolerations = append(append([]corev1.Toleration{}, all[i:]...), all[:i]...)
 		})
-		kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
+		podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
 		if i == 0 {
 			require.Equal(t, all[:policy.MaxTolerations], superPod.Spec.Tolerations)
 		}
@@ -482,14 +483,14 @@ func TestStatusInOnePass(t *testing.T) { //nolint:paralleltest // It measures wh
 	require.LessOrEqual(t, pod.Size(), largest)
 	superPod := podWith("n1", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}})
 	inBounds(t, func() {
-		status, ok := kinds.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
+		status, ok := podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
 		require.True(t, ok)
 		require.Len(t, status.Conditions, many+2)
 	})
 
 	pod.Spec.Containers = containersNamed(many / 4)
 	superPod.Status.ContainerStatuses = list(many/4, func(i int) corev1.ContainerStatus { return corev1.ContainerStatus{Name: fmt.Sprint("c", many/4-1-i)} })
-	inBounds(t, func() { kinds.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0)) })
+	inBounds(t, func() { podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0)) })
 }
 
 // shapes are how many there are of what a pod may have many of.
@@ -530,13 +531,13 @@ func (s shapes) check(t *testing.T) {
 		return // no API server takes it
 	}
 	b := newBounded(t)
-	b.tenantCache[kinds.KindPod], b.tenantCache[kinds.KindService], b.tenantCache[kinds.KindConfigMap] = []client.Object{pod}, services, configMaps
+	b.tenantCache[kind.Pod], b.tenantCache[kind.Service], b.tenantCache[kind.ConfigMap] = []client.Object{pod}, services, configMaps
 	inBounds(t, func() { b.reconcile(pod) })
 	_, superPod, _ := b.running(t, nil)
 	pod.Spec.NodeName = "r1.n1"
 	bound("r1.n1")(pod)
 	pod.Status.Phase = corev1.PodRunning
-	b.tenantCache[kinds.KindPod], b.superCache[kinds.KindPod] = []client.Object{pod}, []client.Object{superPod}
+	b.tenantCache[kind.Pod], b.superCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
 	inBounds(t, func() { b.reconcile(pod) })
 }
 

@@ -19,7 +19,8 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/budgets"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -38,12 +39,12 @@ func tenantBudget(healthy, desired, allowed int32) *policyv1.PodDisruptionBudget
 // TestSuperBudget: how many of a budget's pods must stay in this super cluster.
 func TestSuperBudget(t *testing.T) {
 	t.Parallel()
-	const closed, moves, rests = kinds.BudgetClosed, kinds.BudgetMoves, kinds.BudgetRests
+	const closed, moves, rests = budgets.BudgetClosed, budgets.BudgetMoves, budgets.BudgetRests
 	outdated := tenantBudget(5, 3, 2)
 	outdated.Generation = 4
 	for name, tc := range map[string]struct {
 		tenant *policyv1.PodDisruptionBudget
-		state  kinds.BudgetState
+		state  budgets.BudgetState
 		// least is the super budget's minAvailable before, and healthy what its controller counts. lags is whether that
 		// has yet to see the spec.
 		least, healthy int32
@@ -75,7 +76,7 @@ func TestSuperBudget(t *testing.T) {
 				super.Status.ObservedGeneration = 1
 			}
 			before := tc.tenant.DeepCopy()
-			kinds.SuperBudget(tc.tenant, super, "key", tc.state)
+			budgets.SuperBudget(tc.tenant, super, "key", tc.state)
 			require.Empty(t, cmp.Diff(before, tc.tenant), "the argument is the cache's")
 			require.Empty(t, cmp.Diff(policyv1.PodDisruptionBudgetSpec{
 				Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"label.tenancy.x-k8s.io/app": "web", tenancyv1alpha1.LabelCluster: "key"}},
@@ -90,7 +91,7 @@ func TestSuperBudgetOfNothing(t *testing.T) {
 	t.Parallel()
 	tenant, super := tenantBudget(1, 1, 0), &policyv1.PodDisruptionBudget{}
 	tenant.Spec.Selector = nil
-	kinds.SuperBudget(tenant, super, "key", kinds.BudgetClosed)
+	budgets.SuperBudget(tenant, super, "key", budgets.BudgetClosed)
 	require.Nil(t, super.Spec.Selector)
 }
 
@@ -114,9 +115,9 @@ func drained(t *testing.T, annotations map[string]string, more ...client.Object)
 	pod := builders.Owned(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "web-1", Labels: map[string]string{"label.tenancy.x-k8s.io/app": "web"}}, Spec: corev1.PodSpec{NodeName: "n1"},
 	}, ownerOf("pod-uid"))
-	p.superCache[kinds.KindPod] = []client.Object{pod}
-	p.superCache[kinds.KindNode] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
-	return &budgetBed{pool: p, clock: clock, budgets: p.kind(kinds.KindBudget)}
+	p.superCache[kind.Pod] = []client.Object{pod}
+	p.superCache[kind.Node] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
+	return &budgetBed{pool: p, clock: clock, budgets: p.kind(kind.Budget)}
 }
 
 // look reconciles until nothing changes any more, as informers would have it, and returns after how long the budget is
@@ -126,14 +127,14 @@ func (b *budgetBed) look(t *testing.T) (again time.Duration, holder string) {
 	for range 4 {
 		current := &policyv1.PodDisruptionBudget{}
 		require.NoError(t, b.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "web"}, current))
-		b.tenantCache[kinds.KindBudget] = []client.Object{current}
-		b.superCache[kinds.KindBudget] = nil
+		b.tenantCache[kind.Budget] = []client.Object{current}
+		b.superCache[kind.Budget] = nil
 		there := &policyv1.PodDisruptionBudget{}
 		if err := b.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: "web"}, there); err == nil {
-			b.superCache[kinds.KindBudget] = []client.Object{there}
+			b.superCache[kind.Budget] = []client.Object{there}
 		}
 		var err error
-		again, err = b.budgets.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindBudget, Namespace: "web", Name: "web"}, 0)
+		again, err = b.budgets.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Budget, Namespace: "web", Name: "web"}, 0)
 		require.NoError(t, err)
 		holder = current.Annotations[tenancyv1alpha1.AnnotationDisruptedIn]
 	}

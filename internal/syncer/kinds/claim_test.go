@@ -28,7 +28,10 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
+	"github.com/superpool/superpool/internal/syncer/kinds/pods"
+	"github.com/superpool/superpool/internal/syncer/kinds/volumes"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -100,7 +103,7 @@ func unused(claim *corev1.PersistentVolumeClaim) {
 // volumeFor returns the tenant's volume r1.<name> for the claim web/data with a UID.
 func volumeFor(uid types.UID, name string) *corev1.PersistentVolume {
 	volume := &corev1.PersistentVolume{}
-	kinds.TenantVolume(volume, "r1", tenantClaim(uid), superClaim(uid, boundTo(name)), corev1.PersistentVolumeReclaimDelete)
+	volumes.TenantVolume(volume, "r1", tenantClaim(uid), superClaim(uid, boundTo(name)), corev1.PersistentVolumeReclaimDelete)
 	volume.UID = types.UID(name + "-uid")
 	return volume
 }
@@ -108,18 +111,18 @@ func volumeFor(uid types.UID, name string) *corev1.PersistentVolume {
 // TestNextClaimStep goes through the table of states.
 func TestNextClaimStep(t *testing.T) {
 	t.Parallel()
-	unknown := func(facts *kinds.ClaimFacts) { facts.Known = false }
-	unready := func(facts *kinds.ClaimFacts) { facts.Ready = false }
-	whole := func(facts *kinds.ClaimFacts) { facts.Whole = true }
-	restores := func(missing string) func(*kinds.ClaimFacts) {
-		return func(facts *kinds.ClaimFacts) { facts.Restores, facts.Missing = true, missing }
+	unknown := func(facts *volumes.ClaimFacts) { facts.Known = false }
+	unready := func(facts *volumes.ClaimFacts) { facts.Ready = false }
+	whole := func(facts *volumes.ClaimFacts) { facts.Whole = true }
+	restores := func(missing string) func(*volumes.ClaimFacts) {
+		return func(facts *volumes.ClaimFacts) { facts.Restores, facts.Missing = true, missing }
 	}
-	givenUp := func(facts *kinds.ClaimFacts) { facts.GivenUp = true }
-	classless := func(givenUp bool) func(*kinds.ClaimFacts) {
-		return func(facts *kinds.ClaimFacts) { facts.NoClass, facts.GivenUp = "fast", givenUp }
+	givenUp := func(facts *volumes.ClaimFacts) { facts.GivenUp = true }
+	classless := func(givenUp bool) func(*volumes.ClaimFacts) {
+		return func(facts *volumes.ClaimFacts) { facts.NoClass, facts.GivenUp = "fast", givenUp }
 	}
-	volumes := func(volumes ...*corev1.PersistentVolume) func(facts *kinds.ClaimFacts) {
-		return func(facts *kinds.ClaimFacts) { facts.Volumes = volumes }
+	withVolumes := func(withVolumes ...*corev1.PersistentVolume) func(facts *volumes.ClaimFacts) {
+		return func(facts *volumes.ClaimFacts) { facts.Volumes = withVolumes }
 	}
 	foreign := superClaim("uid")
 	tenancy.SetOwner(foreign, foreignOwners("uid")["another namespace"])
@@ -128,139 +131,139 @@ func TestNextClaimStep(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		tenant, super *corev1.PersistentVolumeClaim
-		facts         func(facts *kinds.ClaimFacts)
-		want          kinds.ClaimStep
+		facts         func(facts *volumes.ClaimFacts)
+		want          volumes.ClaimStep
 		wantVolume    string
 	}{
-		{name: "nobody has it", want: kinds.ClaimStepForget},
-		{name: "without a home", tenant: tenantClaim("uid"), want: kinds.ClaimStepNone},
-		{name: "without a home, and without a pool", tenant: tenantClaim("uid"), facts: whole, want: kinds.ClaimStepCreate},
-		{name: "without a home, and without a pool, and it names a volume", tenant: tenantClaim("uid", boundTo("own")), facts: whole, want: kinds.ClaimStepNone},
-		{name: "its home is elsewhere, without a pool", tenant: tenantClaim("uid", home("r2")), facts: whole, want: kinds.ClaimStepNone},
-		{name: "its home is no super cluster", tenant: tenantClaim("uid", home("R 2")), super: superClaim("uid"), want: kinds.ClaimStepSync},
-		{name: "its home is here", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepCreate},
-		{name: "its home is here, where the namespace is not ready", tenant: tenantClaim("uid", home("r1")), facts: unready, want: kinds.ClaimStepNone},
-		{name: "its home is elsewhere", tenant: tenantClaim("uid", home("r2")), want: kinds.ClaimStepNone},
-		{name: "its home is here, and it is being deleted", tenant: tenantClaim("uid", home("r1"), deletedClaim), want: kinds.ClaimStepNone},
-		{name: "its home is here, and it names a volume", tenant: tenantClaim("uid", home("r1"), boundTo("own")), want: kinds.ClaimStepNone},
-		{name: "its snapshot is here", tenant: tenantClaim("uid"), facts: restores(""), want: kinds.ClaimStepChoose},
-		{name: "its snapshot is here, and so is its home", tenant: tenantClaim("uid", home("r1")), facts: restores(""), want: kinds.ClaimStepCreate},
-		{name: "its snapshot is elsewhere", tenant: tenantClaim("uid"), facts: restores("VolumeSnapshot s"), want: kinds.ClaimStepNone},
-		{name: "its snapshot is here, and its home elsewhere", tenant: tenantClaim("uid", home("r2")), facts: restores(""), want: kinds.ClaimStepNone},
-		{name: "its snapshot is elsewhere, and its home here", tenant: tenantClaim("uid", home("r1")), facts: restores("VolumeSnapshot s"), want: kinds.ClaimStepWarnSource},
+		{name: "nobody has it", want: volumes.ClaimStepForget},
+		{name: "without a home", tenant: tenantClaim("uid"), want: volumes.ClaimStepNone},
+		{name: "without a home, and without a pool", tenant: tenantClaim("uid"), facts: whole, want: volumes.ClaimStepCreate},
+		{name: "without a home, and without a pool, and it names a volume", tenant: tenantClaim("uid", boundTo("own")), facts: whole, want: volumes.ClaimStepNone},
+		{name: "its home is elsewhere, without a pool", tenant: tenantClaim("uid", home("r2")), facts: whole, want: volumes.ClaimStepNone},
+		{name: "its home is no super cluster", tenant: tenantClaim("uid", home("R 2")), super: superClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "its home is here", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepCreate},
+		{name: "its home is here, where the namespace is not ready", tenant: tenantClaim("uid", home("r1")), facts: unready, want: volumes.ClaimStepNone},
+		{name: "its home is elsewhere", tenant: tenantClaim("uid", home("r2")), want: volumes.ClaimStepNone},
+		{name: "its home is here, and it is being deleted", tenant: tenantClaim("uid", home("r1"), deletedClaim), want: volumes.ClaimStepNone},
+		{name: "its home is here, and it names a volume", tenant: tenantClaim("uid", home("r1"), boundTo("own")), want: volumes.ClaimStepNone},
+		{name: "its snapshot is here", tenant: tenantClaim("uid"), facts: restores(""), want: volumes.ClaimStepChoose},
+		{name: "its snapshot is here, and so is its home", tenant: tenantClaim("uid", home("r1")), facts: restores(""), want: volumes.ClaimStepCreate},
+		{name: "its snapshot is elsewhere", tenant: tenantClaim("uid"), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepNone},
+		{name: "its snapshot is here, and its home elsewhere", tenant: tenantClaim("uid", home("r2")), facts: restores(""), want: volumes.ClaimStepNone},
+		{name: "its snapshot is elsewhere, and its home here", tenant: tenantClaim("uid", home("r1")), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepWarnSource},
 		{
-			name: "its snapshot is nowhere, without a pool", tenant: tenantClaim("uid"), want: kinds.ClaimStepWarnSource,
-			facts: func(facts *kinds.ClaimFacts) {
+			name: "its snapshot is nowhere, without a pool", tenant: tenantClaim("uid"), want: volumes.ClaimStepWarnSource,
+			facts: func(facts *volumes.ClaimFacts) {
 				facts.Restores, facts.Missing, facts.Whole = true, "VolumeSnapshot s", true
 			},
 		},
-		{name: "given up", tenant: tenantClaim("uid", home("r1"), witnessed), facts: givenUp, want: kinds.ClaimStepTakeBack},
-		{name: "given up, and its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(true), want: kinds.ClaimStepTakeBack},
-		{name: "given up, and taken back", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepNone, facts: func(facts *kinds.ClaimFacts) { facts.GivenUp, facts.TakenBack = true, true }},
-		{name: "given up, and its namespace is not ready", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepTakeBack, facts: func(facts *kinds.ClaimFacts) { facts.GivenUp, facts.Ready = true, false }},
-		{name: "given up, and deleted", tenant: tenantClaim("uid", home("r1"), unused), facts: givenUp, want: kinds.ClaimStepRelease},
-		{name: "its namespace leaves", tenant: tenantClaim("uid", home("r1")), want: kinds.ClaimStepTakeBack, facts: func(facts *kinds.ClaimFacts) { facts.Leaves, facts.Ready = true, false }},
-		{name: "its namespace leaves, and it is there without a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: kinds.ClaimStepDelete, facts: func(facts *kinds.ClaimFacts) { facts.Leaves = true }},
-		{name: "its namespace leaves, and it has a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync, facts: func(facts *kinds.ClaimFacts) { facts.Leaves = true }},
-		{name: "its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(false), want: kinds.ClaimStepWarnClass},
-		{name: "its class is gone, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(false), want: kinds.ClaimStepSync},
-		{name: "its class is gone, it exists, and is given up", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(true), want: kinds.ClaimStepGiveUp},
-		{name: "its class is gone, and it is bound", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), facts: classless(true), want: kinds.ClaimStepSync},
-		{name: "its snapshot is elsewhere, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: restores("VolumeSnapshot s"), want: kinds.ClaimStepSync},
-		{name: "bound here, and the super claim is lost", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), want: kinds.ClaimStepNone},
+		{name: "given up", tenant: tenantClaim("uid", home("r1"), witnessed), facts: givenUp, want: volumes.ClaimStepTakeBack},
+		{name: "given up, and its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(true), want: volumes.ClaimStepTakeBack},
+		{name: "given up, and taken back", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepNone, facts: func(facts *volumes.ClaimFacts) { facts.GivenUp, facts.TakenBack = true, true }},
+		{name: "given up, and its namespace is not ready", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepTakeBack, facts: func(facts *volumes.ClaimFacts) { facts.GivenUp, facts.Ready = true, false }},
+		{name: "given up, and deleted", tenant: tenantClaim("uid", home("r1"), unused), facts: givenUp, want: volumes.ClaimStepRelease},
+		{name: "its namespace leaves", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepTakeBack, facts: func(facts *volumes.ClaimFacts) { facts.Leaves, facts.Ready = true, false }},
+		{name: "its namespace leaves, and it is there without a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: volumes.ClaimStepDelete, facts: func(facts *volumes.ClaimFacts) { facts.Leaves = true }},
+		{name: "its namespace leaves, and it has a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync, facts: func(facts *volumes.ClaimFacts) { facts.Leaves = true }},
+		{name: "its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(false), want: volumes.ClaimStepWarnClass},
+		{name: "its class is gone, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(false), want: volumes.ClaimStepSync},
+		{name: "its class is gone, it exists, and is given up", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(true), want: volumes.ClaimStepGiveUp},
+		{name: "its class is gone, and it is bound", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), facts: classless(true), want: volumes.ClaimStepSync},
+		{name: "its snapshot is elsewhere, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepSync},
+		{name: "bound here, and the super claim is lost", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), want: volumes.ClaimStepNone},
 		{
 			name: "bound here, and the super claim is lost, not the volume", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")),
-			facts: volumes(volumeFor("uid", "pv")), want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv",
+			facts: withVolumes(volumeFor("uid", "pv")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv",
 		},
 
-		{name: "made here", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: kinds.ClaimStepSync},
-		{name: "made here, and the tenant took the home off", tenant: tenantClaim("uid"), super: superClaim("uid"), want: kinds.ClaimStepSync},
-		{name: "made here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
-		{name: "bound in the super cluster", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
-		{name: "bound", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
-		{name: "bound, and the tenant wants another home", tenant: tenantClaim("uid", home("r2"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
-		{name: "bound elsewhere", tenant: tenantClaim("uid", home("r1"), boundTo("r2.pv")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
-		{name: "bound elsewhere and here", tenant: tenantClaim("uid", home("r2"), boundTo("r2.pv")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepWarnUnused},
-		{name: "bound to a volume of the tenant's and here", tenant: tenantClaim("uid", boundTo("own")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepWarnUnused},
-		{name: "bound elsewhere and here, and gone", super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepKeep},
-		{name: "bound elsewhere and here, and deleted", tenant: tenantClaim("uid", boundTo("r2.pv"), unused), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepDelete},
-		{name: "bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
+		{name: "made here", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "made here, and the tenant took the home off", tenant: tenantClaim("uid"), super: superClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "made here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "bound in the super cluster", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "bound", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "bound, and the tenant wants another home", tenant: tenantClaim("uid", home("r2"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "bound elsewhere", tenant: tenantClaim("uid", home("r1"), boundTo("r2.pv")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "bound elsewhere and here", tenant: tenantClaim("uid", home("r2"), boundTo("r2.pv")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepWarnUnused},
+		{name: "bound to a volume of the tenant's and here", tenant: tenantClaim("uid", boundTo("own")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepWarnUnused},
+		{name: "bound elsewhere and here, and gone", super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepKeep},
+		{name: "bound elsewhere and here, and deleted", tenant: tenantClaim("uid", boundTo("r2.pv"), unused), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepDelete},
+		{name: "bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
 		{
-			name: "phase Bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), want: kinds.ClaimStepSync,
+			name: "phase Bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), want: volumes.ClaimStepSync,
 			super: superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "" }),
 		},
-		{name: "bound to a volume of this super cluster, which has none yet", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid"), want: kinds.ClaimStepSync},
-		{name: "made again, and the earlier one is bound", tenant: tenantClaim("new", home("r1")), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepKeep},
-		{name: "bound to a volume of the tenant's", tenant: tenantClaim("uid", home("r1"), boundTo("own")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
-		{name: "being deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
-		{name: "the super claim is being deleted", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv"), deletedClaim), want: kinds.ClaimStepNone},
-		{name: "deleted, and a pod uses it", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim, witnessed), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepSync},
-		{name: "deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), unused), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepDelete},
-		{name: "deleted before it had a volume", tenant: tenantClaim("uid", home("r1"), unused), super: superClaim("uid"), want: kinds.ClaimStepDelete},
-		{name: "deleted, and the super claim is being deleted", tenant: tenantClaim("uid", unused), super: superClaim("uid", deletedClaim), want: kinds.ClaimStepNone},
-		{name: "deleted, and nothing is here", tenant: tenantClaim("uid", home("r1"), unused), want: kinds.ClaimStepRelease},
-		{name: "deleted, a pod uses it, and nothing is here", tenant: tenantClaim("uid", deletedClaim, witnessed), want: kinds.ClaimStepRelease},
-		{name: "deleted before the namespace was ready", tenant: tenantClaim("uid", home("r1"), unused), facts: unready, want: kinds.ClaimStepRelease},
-		{name: "it has our finalizer, and is to be created", tenant: tenantClaim("uid", home("r1"), witnessed), want: kinds.ClaimStepCreate},
-		{name: "it has our finalizer, and is to be created later", tenant: tenantClaim("uid", home("r1"), witnessed), facts: unready, want: kinds.ClaimStepNone},
-		{name: "it has our finalizer, and went elsewhere before it had a volume", tenant: tenantClaim("uid", home("r2"), witnessed), want: kinds.ClaimStepRelease},
-		{name: "it has our finalizer, and the super claim was lost", tenant: tenantClaim("uid", boundTo("r1.pv"), witnessed), want: kinds.ClaimStepRelease},
-		{name: "gone", super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepKeep},
-		{name: "gone before it had a volume", super: superClaim("uid"), want: kinds.ClaimStepDelete},
-		{name: "gone, and the super claim is being deleted", super: superClaim("uid", deletedClaim), want: kinds.ClaimStepNone},
-		{name: "gone, or not in the cache", super: superClaim("uid", boundTo("pv")), facts: unknown, want: kinds.ClaimStepNone},
-		{name: "made again", tenant: tenantClaim("new", home("r1")), super: superClaim("uid"), want: kinds.ClaimStepDelete},
-		{name: "the name is another tenant's", tenant: tenantClaim("uid", home("r1")), super: foreign, want: kinds.ClaimStepWarnConflict},
-		{name: "the name is another tenant's, and it has our finalizer", tenant: tenantClaim("uid", home("r1"), witnessed), super: foreign, want: kinds.ClaimStepWarnConflict},
-		{name: "the name is another tenant's, and it is deleted", tenant: tenantClaim("uid", home("r1"), unused), super: foreign, want: kinds.ClaimStepRelease},
-		{name: "the name is another tenant's, and it went elsewhere", tenant: tenantClaim("uid", home("r2"), witnessed), super: foreign, want: kinds.ClaimStepRelease},
-		{name: "made again and deleted, and the earlier one is bound", tenant: tenantClaim("new", home("r1"), unused), super: superClaim("uid", boundTo("pv")), want: kinds.ClaimStepRelease},
-		{name: "another tenant's alone", super: foreign, want: kinds.ClaimStepNone},
+		{name: "bound to a volume of this super cluster, which has none yet", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "made again, and the earlier one is bound", tenant: tenantClaim("new", home("r1")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepKeep},
+		{name: "bound to a volume of the tenant's", tenant: tenantClaim("uid", home("r1"), boundTo("own")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "being deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "the super claim is being deleted", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv"), deletedClaim), want: volumes.ClaimStepNone},
+		{name: "deleted, and a pod uses it", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim, witnessed), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), unused), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepDelete},
+		{name: "deleted before it had a volume", tenant: tenantClaim("uid", home("r1"), unused), super: superClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "deleted, and the super claim is being deleted", tenant: tenantClaim("uid", unused), super: superClaim("uid", deletedClaim), want: volumes.ClaimStepNone},
+		{name: "deleted, and nothing is here", tenant: tenantClaim("uid", home("r1"), unused), want: volumes.ClaimStepRelease},
+		{name: "deleted, a pod uses it, and nothing is here", tenant: tenantClaim("uid", deletedClaim, witnessed), want: volumes.ClaimStepRelease},
+		{name: "deleted before the namespace was ready", tenant: tenantClaim("uid", home("r1"), unused), facts: unready, want: volumes.ClaimStepRelease},
+		{name: "it has our finalizer, and is to be created", tenant: tenantClaim("uid", home("r1"), witnessed), want: volumes.ClaimStepCreate},
+		{name: "it has our finalizer, and is to be created later", tenant: tenantClaim("uid", home("r1"), witnessed), facts: unready, want: volumes.ClaimStepNone},
+		{name: "it has our finalizer, and went elsewhere before it had a volume", tenant: tenantClaim("uid", home("r2"), witnessed), want: volumes.ClaimStepRelease},
+		{name: "it has our finalizer, and the super claim was lost", tenant: tenantClaim("uid", boundTo("r1.pv"), witnessed), want: volumes.ClaimStepRelease},
+		{name: "gone", super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepKeep},
+		{name: "gone before it had a volume", super: superClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "gone, and the super claim is being deleted", super: superClaim("uid", deletedClaim), want: volumes.ClaimStepNone},
+		{name: "gone, or not in the cache", super: superClaim("uid", boundTo("pv")), facts: unknown, want: volumes.ClaimStepNone},
+		{name: "made again", tenant: tenantClaim("new", home("r1")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "the name is another tenant's", tenant: tenantClaim("uid", home("r1")), super: foreign, want: volumes.ClaimStepWarnConflict},
+		{name: "the name is another tenant's, and it has our finalizer", tenant: tenantClaim("uid", home("r1"), witnessed), super: foreign, want: volumes.ClaimStepWarnConflict},
+		{name: "the name is another tenant's, and it is deleted", tenant: tenantClaim("uid", home("r1"), unused), super: foreign, want: volumes.ClaimStepRelease},
+		{name: "the name is another tenant's, and it went elsewhere", tenant: tenantClaim("uid", home("r2"), witnessed), super: foreign, want: volumes.ClaimStepRelease},
+		{name: "made again and deleted, and the earlier one is bound", tenant: tenantClaim("new", home("r1"), unused), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepRelease},
+		{name: "another tenant's alone", super: foreign, want: volumes.ClaimStepNone},
 
-		{name: "its volume is there", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), facts: volumes(volumeFor("uid", "pv")), want: kinds.ClaimStepSync},
+		{name: "its volume is there", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), facts: withVolumes(volumeFor("uid", "pv")), want: volumes.ClaimStepSync},
 		{
 			name: "a volume of the claim before is there, too", tenant: tenantClaim("uid"), super: superClaim("uid", boundTo("pv")),
-			facts: volumes(volumeFor("uid", "pv"), volumeFor("old", "old")), want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.old",
+			facts: withVolumes(volumeFor("uid", "pv"), volumeFor("old", "old")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.old",
 		},
-		{name: "both are gone, its volume is not", facts: volumes(volumeFor("uid", "pv")), want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv"},
+		{name: "both are gone, its volume is not", facts: withVolumes(volumeFor("uid", "pv")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv"},
 		{
-			name: "its volume is not gone, and nobody knows the claim", want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv",
-			facts: func(facts *kinds.ClaimFacts) {
+			name: "its volume is not gone, and nobody knows the claim", want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv",
+			facts: func(facts *volumes.ClaimFacts) {
 				facts.Volumes, facts.Known = []*corev1.PersistentVolume{volumeFor("uid", "pv")}, false
 			},
 		},
-		{name: "its volume is being deleted", facts: volumes(terminating), want: kinds.ClaimStepForget},
+		{name: "its volume is being deleted", facts: withVolumes(terminating), want: volumes.ClaimStepForget},
 		{
-			name: "the volume of another tenant's claim", super: foreign, facts: volumes(volumeFor("uid", "pv")),
-			want: kinds.ClaimStepRemoveVolume, wantVolume: "r1.pv",
+			name: "the volume of another tenant's claim", super: foreign, facts: withVolumes(volumeFor("uid", "pv")),
+			want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			facts := &kinds.ClaimFacts{SuperCluster: "r1", Owner: ownerOf(""), Known: true, Ready: true}
+			facts := &volumes.ClaimFacts{SuperCluster: "r1", Owner: ownerOf(""), Known: true, Ready: true}
 			if tc.facts != nil {
 				tc.facts(facts)
 			}
-			step, volume := kinds.NextClaimStep(tc.tenant, tc.super, facts)
+			step, volume := volumes.NextClaimStep(tc.tenant, tc.super, facts)
 			require.Equal(t, tc.want.String(), step.String())
 			require.Equal(t, tc.wantVolume, ptr.Deref(volume, corev1.PersistentVolume{}).Name)
 		})
 	}
-	require.Equal(t, "unknown", kinds.ClaimStep(-1).String())
+	require.Equal(t, "unknown", volumes.ClaimStep(-1).String())
 }
 
 // TestSuperClaim: what of a tenant's claim goes down.
 func TestSuperClaim(t *testing.T) {
 	t.Parallel()
 	created := &corev1.PersistentVolumeClaim{}
-	kinds.SuperClaim(tenantClaim("uid", boundTo("own")), created)
+	volumes.SuperClaim(tenantClaim("uid", boundTo("own")), created)
 	require.Empty(t, cmp.Diff(tenantClaim("uid").Spec, created.Spec), "the tenant names no volume")
 	require.Empty(t, created.Status)
 
 	existing := superClaim("uid", boundTo("pv"))
 	want := existing.DeepCopy()
 	want.Spec.Resources.Requests = builders.Resources("storage", "5Gi")
-	kinds.SuperClaim(tenantClaim("uid", func(claim *corev1.PersistentVolumeClaim) {
+	volumes.SuperClaim(tenantClaim("uid", func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Resources.Requests = builders.Resources("storage", "5Gi", "cpu", "1")
 		claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To("other"), "own"
 	}), existing)
@@ -272,7 +275,7 @@ func TestTenantVolume(t *testing.T) {
 	t.Parallel()
 	bound := superClaim("uid", boundTo("pvc-1"))
 	volume := &corev1.PersistentVolume{}
-	kinds.TenantVolume(volume, "r1", tenantClaim("uid"), bound, corev1.PersistentVolumeReclaimRetain)
+	volumes.TenantVolume(volume, "r1", tenantClaim("uid"), bound, corev1.PersistentVolumeReclaimRetain)
 	require.Empty(t, cmp.Diff(&corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "r1.pvc-1",
@@ -297,7 +300,7 @@ func TestTenantVolume(t *testing.T) {
 	want.Spec.Capacity = builders.Resources("storage", "4Gi")
 	bound.Status.Capacity = builders.Resources("storage", "4Gi", "cpu", "1")
 	before := volume.Labels
-	kinds.TenantVolume(volume, "r1", tenantClaim("uid"), bound, "")
+	volumes.TenantVolume(volume, "r1", tenantClaim("uid"), bound, "")
 	require.Empty(t, cmp.Diff(want, volume))
 	require.Equal(t, map[string]string{"own": "1"}, before, "maps of caches are not changed")
 }
@@ -315,7 +318,7 @@ func TestTenantClaimStatus(t *testing.T) {
 	tenant := tenantClaim("uid", boundTo("r1.pv"))
 	tenant.Status.Capacity = builders.Resources("storage", "1Gi")
 	tenant.Status.Conditions = []corev1.PersistentVolumeClaimCondition{is("Own", ""), is(corev1.PersistentVolumeClaimFileSystemResizePending, "")}
-	kinds.TenantClaimStatus(super, tenant)
+	volumes.TenantClaimStatus(super, tenant)
 	require.Empty(t, cmp.Diff(builders.Resources("storage", "2Gi"), tenant.Status.Capacity))
 	require.Empty(t, cmp.Diff(builders.Resources("storage", "8Gi"), tenant.Status.AllocatedResources))
 	require.Equal(t, map[corev1.ResourceName]corev1.ClaimResourceStatus{"storage": "ControllerResizeInProgress"}, tenant.Status.AllocatedResourceStatuses)
@@ -355,14 +358,14 @@ func TestSuperClaimOfAnySpec(t *testing.T) {
 func checkSuperClaim(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	untouched := claim.DeepCopy()
 	created := &corev1.PersistentVolumeClaim{}
-	kinds.SuperClaim(claim, created)
+	volumes.SuperClaim(claim, created)
 	existing := superClaim("uid", boundTo("pv"))
-	kinds.SuperClaim(claim, existing)
+	volumes.SuperClaim(claim, existing)
 	bound := superClaim("uid", boundTo("pv"))
 	bound.Status = claim.Status
-	kinds.TenantVolume(&corev1.PersistentVolume{}, "r1", claim, bound, "")
+	volumes.TenantVolume(&corev1.PersistentVolume{}, "r1", claim, bound, "")
 	status := claim.DeepCopy()
-	kinds.TenantClaimStatus(bound, status)
+	volumes.TenantClaimStatus(bound, status)
 	require.Empty(t, cmp.Diff(untouched, claim), "the tenant's claim was changed")
 	require.Empty(t, created.Spec.VolumeName)
 	require.Equal(t, "pv", existing.Spec.VolumeName)
@@ -388,12 +391,12 @@ func TestReferToClaims(t *testing.T) {
 			{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}},
 		}
 	})
-	require.True(t, kinds.ReferToClaims(pod))
+	require.True(t, pods.ReferToClaims(pod))
 	require.Empty(t, cmp.Diff([]corev1.Volume{
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-1-scratch"}}},
 		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}},
 	}, pod.Spec.Volumes))
-	require.False(t, kinds.ReferToClaims(pod))
+	require.False(t, pods.ReferToClaims(pod))
 }
 
 // TestClaimDeletionsAreProven lets caches show one thing and API servers another: no data is deleted but what both
@@ -429,7 +432,7 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 		},
 		{
 			name: "a claim that is bound elsewhere and here", tenant: tenantClaim("uid", boundTo("r2.pv"), witnessed), super: superClaim("uid", boundTo("pv")),
-			inTenant: claimed(tenantClaim("uid", boundTo("r2.pv"), witnessed)), wantEvent: kinds.ReasonVolumeUnused,
+			inTenant: claimed(tenantClaim("uid", boundTo("r2.pv"), witnessed)), wantEvent: kind.ReasonVolumeUnused,
 		},
 		{
 			name: "a claim that is to go elsewhere, and that the cache does not show to be bound here", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"),
@@ -511,17 +514,17 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 			p.tenant.Client = control("tenant", inTenant, tc.readErr, tc.inTenant...)
 			p.env.Super = control("super", inSuper, nil, tc.inSuper...)
 			if tc.tenant != nil {
-				p.tenantCache[kinds.KindClaim] = []client.Object{tc.tenant}
+				p.tenantCache[kind.Claim] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kinds.KindClaim] = []client.Object{tc.super}
+				p.superCache[kind.Claim] = []client.Object{tc.super}
 			}
 			if tc.volume != nil {
-				p.tenantCache[kinds.KindVolume] = []client.Object{tc.volume}
+				p.tenantCache[kind.Volume] = []client.Object{tc.volume}
 			}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}
-			require.Contains(t, p.kind(kinds.KindClaim).Keys(), key)
-			_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), key, 0)
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
+			require.Contains(t, p.kind(kind.Claim).Keys(), key)
+			_, err := p.kind(kind.Claim).Reconcile(t.Context(), key, 0)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			if !tc.wantWait {
@@ -551,9 +554,9 @@ func (p *pool) claimShown(t *testing.T) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := p.tenant.Client.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "data"}, claim)
 	require.NoError(t, client.IgnoreNotFound(err))
-	p.tenantCache[kinds.KindClaim] = nil
+	p.tenantCache[kind.Claim] = nil
 	if err == nil {
-		p.tenantCache[kinds.KindClaim] = []client.Object{claim}
+		p.tenantCache[kind.Claim] = []client.Object{claim}
 	}
 	return claim
 }
@@ -562,7 +565,7 @@ func (p *pool) claimShown(t *testing.T) *corev1.PersistentVolumeClaim {
 // nothing any more.
 func TestAWitnessOfClaims(t *testing.T) {
 	t.Parallel()
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
 	super := client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}
 	pooled := func(claim *corev1.PersistentVolumeClaim) *pool {
 		p := governed(t, interceptor.Funcs{})
@@ -574,7 +577,7 @@ func TestAWitnessOfClaims(t *testing.T) {
 		return p
 	}
 	reconcile := func(p *pool) error {
-		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.Claim).Reconcile(t.Context(), key, 0)
 		return err
 	}
 
@@ -599,32 +602,32 @@ func TestAWitnessOfClaims(t *testing.T) {
 	require.NoError(t, p.tenant.Client.Delete(t.Context(), p.claimShown(t)))
 	p.claimShown(t)
 	require.ErrorAs(t, reconcile(p), &wait, "the cache does not show the super claim")
-	p.superCache[kinds.KindClaim] = []client.Object{made}
-	require.True(t, kinds.Sides(p.env).Data(clusterKey, "web"))
+	p.superCache[kind.Claim] = []client.Object{made}
+	require.True(t, namespaces.Sides(p.env).Data(clusterKey, "web"))
 	require.NoError(t, reconcile(p))
 	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
 	require.NotEmpty(t, p.claimShown(t).UID)
-	p.superCache[kinds.KindClaim] = nil
-	require.True(t, kinds.Sides(p.env).Data(clusterKey, "web"), "a claim waits for this super cluster, whose session must not end")
-	released := kinds.Change{Kind: kinds.KindClaim, Side: kinds.TenantSide, Tenant: clusterKey, Old: p.claimShown(t)}
+	p.superCache[kind.Claim] = nil
+	require.True(t, namespaces.Sides(p.env).Data(clusterKey, "web"), "a claim waits for this super cluster, whose session must not end")
+	released := kind.Change{Kind: kind.Claim, Side: kind.TenantSide, Tenant: clusterKey, Old: p.claimShown(t)}
 	require.NoError(t, reconcile(p))
 	require.Empty(t, p.claimShown(t).UID)
-	require.False(t, kinds.Sides(p.env).Data(clusterKey, "web"))
-	require.Contains(t, p.env.Changed(released), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"})
+	require.False(t, namespaces.Sides(p.env).Data(clusterKey, "web"))
+	require.Contains(t, p.env.Changed(released), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"})
 
 	// The super claim has another owner: it does not hold the tenant's, and stays.
 	p = pooled(tenantClaim("uid", home("r1"), unused))
 	tenancy.SetOwner(made, foreignOwners("uid")["another namespace"])
 	made.ResourceVersion = ""
 	require.NoError(t, p.superClient.Create(t.Context(), made))
-	p.superCache[kinds.KindClaim] = []client.Object{made}
+	p.superCache[kind.Claim] = []client.Object{made}
 	require.NoError(t, reconcile(p))
 	require.Empty(t, p.claimShown(t).UID)
 	require.NoError(t, p.superClient.Get(t.Context(), super, made))
 
 	// One from before there were finalizers gets ours, unless it is being deleted.
 	p = pooled(tenantClaim("uid", boundTo("r1.pv")))
-	p.superCache[kinds.KindClaim] = []client.Object{superClaim("uid")}
+	p.superCache[kind.Claim] = []client.Object{superClaim("uid")}
 	require.NoError(t, client.IgnoreNotFound(reconcile(p)))
 	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, p.claimShown(t).Finalizers)
 }
@@ -638,15 +641,15 @@ func TestLostVolumes(t *testing.T) {
 		spec.Limits.Storage = resource.MustParse("1Gi")
 	}))
 	p.claims(t, tenantClaim("uid", boundTo("r1.pv"), witnessed))
-	p.superCache[kinds.KindClaim] = []client.Object{superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Status.Phase = corev1.ClaimLost })}
-	require.NoError(t, p.superClient.Create(t.Context(), p.superCache[kinds.KindClaim][0].DeepCopyObject().(client.Object)))
+	p.superCache[kind.Claim] = []client.Object{superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Status.Phase = corev1.ClaimLost })}
+	require.NoError(t, p.superClient.Create(t.Context(), p.superCache[kind.Claim][0].DeepCopyObject().(client.Object)))
 	for range 3 {
-		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}, 0)
+		_, err := p.kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
 		require.NoError(t, err)
 	}
 	told := p.told()
 	require.Len(t, told, 1, "that the super cluster chose a volume is no refusal")
-	require.Contains(t, told[0], kinds.ReasonVolumeLost)
+	require.Contains(t, told[0], kind.ReasonVolumeLost)
 }
 
 // TestKeptClaims: the operator is told how many a tenant has, however many those are, and the tenant where it has
@@ -658,9 +661,9 @@ func TestKeptClaims(t *testing.T) {
 	p.env.MetaRecorder, p.env.Clock, p.env.VirtualNode = meta, clock, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
 	p.claims(t, tenantClaim("new", home("r1")))
 	keep := func(count int) {
-		p.superCache[kinds.KindClaim] = nil
+		p.superCache[kind.Claim] = nil
 		for i := range count {
-			p.superCache[kinds.KindClaim] = append(p.superCache[kinds.KindClaim], superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) {
+			p.superCache[kind.Claim] = append(p.superCache[kind.Claim], superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) {
 				claim.Labels = map[string]string{"tenancy.x-k8s.io/kept": "true"}
 				if i > 0 {
 					claim.Name = fmt.Sprint("data-", i)
@@ -668,7 +671,7 @@ func TestKeptClaims(t *testing.T) {
 			}))
 		}
 	}
-	kind := p.kind(kinds.KindClaim)
+	reconciler := p.kind(kind.Claim)
 	for _, tc := range []struct {
 		name   string
 		passes time.Duration
@@ -683,8 +686,8 @@ func TestKeptClaims(t *testing.T) {
 	} {
 		clock.SetTime(clock.Now().Add(tc.passes))
 		keep(tc.count)
-		for _, claim := range p.superCache[kinds.KindClaim] {
-			_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: claim.GetName()}, 0)
+		for _, claim := range p.superCache[kind.Claim] {
+			_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: claim.GetName()}, 0)
 			require.NoError(t, err)
 		}
 		if tc.want == "" {
@@ -696,7 +699,7 @@ func TestKeptClaims(t *testing.T) {
 	}
 	told := p.told()
 	require.Len(t, told, 1)
-	require.Contains(t, told[0], kinds.ReasonConflict)
+	require.Contains(t, told[0], kind.ReasonConflict)
 }
 
 // alone lets a super cluster be the only one.
@@ -717,7 +720,7 @@ func TestClaimsWithoutAPool(t *testing.T) {
 			p.env.Assignments = alone{p.env.Assignments}
 		}
 		p.claims(t, tenantClaim("uid"))
-		_, err := p.kind(kinds.KindClaim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}, 0)
+		_, err := p.kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
 		require.NoError(t, err)
 		err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}, &corev1.PersistentVolumeClaim{})
 		require.Equal(t, whole, err == nil, "%v", err)
@@ -753,16 +756,16 @@ func TestPodsWaitForClaims(t *testing.T) {
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 				}}}
 			})
-			p.tenantCache[kinds.KindPod] = []client.Object{pod}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+			p.tenantCache[kind.Pod] = []client.Object{pod}
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 			if tc.tenant != nil {
-				p.tenantCache[kinds.KindClaim] = []client.Object{tc.tenant}
+				p.tenantCache[kind.Claim] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kinds.KindClaim] = []client.Object{tc.super}
-				require.Contains(t, p.env.Changed(kinds.Change{Kind: kinds.KindClaim, Side: kinds.SuperSide, Current: tc.super}), key, "the claim wakes the pod")
+				p.superCache[kind.Claim] = []client.Object{tc.super}
+				require.Contains(t, p.env.Changed(kind.Change{Kind: kind.Claim, Side: kind.SuperSide, Current: tc.super}), key, "the claim wakes the pod")
 			}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			created := p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
 			if tc.wantWait != "" {
 				require.ErrorContains(t, err, tc.wantWait)

@@ -24,7 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
 // chosenClaim is a pool with patience of a minute and a claim whose home is it, and that has the claim's StorageClass.
@@ -38,7 +38,7 @@ type chosenClaim struct {
 }
 
 var (
-	claimKey  = engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}
+	claimKey  = engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
 	superData = client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}
 	errQuota  = apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("exceeded quota: operators, requested: requests.storage=1Gi"))
 )
@@ -77,13 +77,13 @@ func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
 func (c *chosenClaim) refresh() {
 	c.t.Helper()
 	c.claimShown(c.t)
-	c.superCache[kinds.KindClaim], c.superCache[kinds.KindStorageClass] = nil, nil
+	c.superCache[kind.Claim], c.superCache[kind.StorageClass] = nil, nil
 	if claim := c.superClaim(); claim != nil {
-		c.superCache[kinds.KindClaim] = []client.Object{claim}
+		c.superCache[kind.Claim] = []client.Object{claim}
 	}
 	class := &storagev1.StorageClass{}
 	if c.superClient.Get(c.t.Context(), client.ObjectKey{Name: "fast"}, class) == nil {
-		c.superCache[kinds.KindStorageClass] = []client.Object{class}
+		c.superCache[kind.StorageClass] = []client.Object{class}
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *chosenClaim) wait(passes time.Duration) time.Duration {
 	c.t.Helper()
 	c.clock.SetTime(c.clock.Now().Add(passes))
 	c.refresh()
-	after, err := c.kind(kinds.KindClaim).Reconcile(c.t.Context(), claimKey, time.Minute)
+	after, err := c.kind(kind.Claim).Reconcile(c.t.Context(), claimKey, time.Minute)
 	wait := &engine.WaitError{}
 	require.True(c.t, err == nil || engine.IsRefusal(err) || errors.As(err, &wait), "%v", err)
 	return after
@@ -162,7 +162,7 @@ func TestClaimThatIsRefused(t *testing.T) {
 			spoil: func(c *chosenClaim) {
 				other := superClaim("other")
 				other.Name = "other"
-				c.env.Changed(kinds.Change{Kind: kinds.KindClaim, Side: kinds.SuperSide, Current: other})
+				c.env.Changed(kind.Change{Kind: kind.Claim, Side: kind.SuperSide, Current: other})
 			},
 			reason: failedchoice.Limit, text: "a limit of the tenant is reached there",
 		},
@@ -183,7 +183,7 @@ func TestClaimThatIsRefused(t *testing.T) {
 				for range 3 {
 					c.clock.SetTime(c.clock.Now().Add(time.Minute))
 					c.refresh()
-					after, _ := c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+					after, _ := c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 					require.Zero(t, after)
 				}
 				require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
@@ -218,12 +218,12 @@ func TestClaimThatIsMadeAfterAll(t *testing.T) {
 	require.Equal(t, time.Minute, c.wait(0))
 
 	// The last look, which the cache does not show, finds it.
-	behind := c.superCache[kinds.KindClaim]
+	behind := c.superCache[kind.Claim]
 	c.refuse = nil
 	require.NoError(t, c.superClient.Create(t.Context(), superClaim("uid", func(claim *corev1.PersistentVolumeClaim) { claim.ResourceVersion = "" })))
 	c.clock.SetTime(c.clock.Now().Add(time.Minute))
-	c.superCache[kinds.KindClaim] = behind
-	_, err := c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+	c.superCache[kind.Claim] = behind
+	_, err := c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 	wait := &engine.WaitError{}
 	require.ErrorAs(t, err, &wait)
 	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
@@ -259,11 +259,11 @@ func TestClaimWithoutItsClass(t *testing.T) {
 		c.wait(0)
 		c.withoutClass()
 		c.wait(0)
-		behind := cache{kinds.KindClaim: c.superCache[kinds.KindClaim]}
+		behind := cache{kind.Claim: c.superCache[kind.Claim]}
 		change(c)
 		c.clock.SetTime(c.clock.Now().Add(time.Minute))
-		c.superCache[kinds.KindClaim], c.superCache[kinds.KindStorageClass] = behind[kinds.KindClaim], nil
-		_, _ = c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+		c.superCache[kind.Claim], c.superCache[kind.StorageClass] = behind[kind.Claim], nil
+		_, _ = c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 		require.NotNil(t, c.superClaim(), name)
 	}
 }
@@ -363,8 +363,8 @@ func TestHomeIsReadLive(t *testing.T) {
 	require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 	behind := tenantClaim("uid", home("r1"), witnessed)
 	for _, process := range []string{"this one", "the next"} {
-		c.tenantCache[kinds.KindClaim] = []client.Object{behind}
-		_, err := c.kind(kinds.KindClaim).Reconcile(t.Context(), claimKey, time.Minute)
+		c.tenantCache[kind.Claim] = []client.Object{behind}
+		_, err := c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 		wait := &engine.WaitError{}
 		require.ErrorAs(t, err, &wait, process)
 		require.Nil(t, c.superClaim(), process)
@@ -403,13 +403,13 @@ func (c *chosenClaim) podOf() func() (*corev1.Pod, error) {
 	claim := c.claimShown(c.t)
 	claim.ResourceVersion = ""
 	c.tenant.Client = answering(newClientBuilder().WithObjects(pod, claim).WithStatusSubresource(pod).Build(), tenantUID)
-	podKey := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
-	pods := c.kind(kinds.KindPod)
+	podKey := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+	pods := c.kind(kind.Pod)
 	return func() (*corev1.Pod, error) {
 		c.t.Helper()
 		shown := &corev1.Pod{}
 		require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), shown))
-		c.tenantCache[kinds.KindPod] = []client.Object{shown}
+		c.tenantCache[kind.Pod] = []client.Object{shown}
 		_, err := pods.Reconcile(c.t.Context(), podKey, time.Minute)
 		live := &corev1.Pod{}
 		require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), live))
@@ -441,9 +441,9 @@ func (c *chosenClaim) says(message string) {
 // turn reconciles the pod of podOf and then the claim, both with fresh caches. It returns the pod.
 func (c *chosenClaim) turn(reconcile func() (*corev1.Pod, error)) *corev1.Pod {
 	c.t.Helper()
-	c.superCache[kinds.KindPod] = nil
+	c.superCache[kind.Pod] = nil
 	if pod := c.superPod(); pod != nil {
-		c.superCache[kinds.KindPod] = []client.Object{pod}
+		c.superCache[kind.Pod] = []client.Object{pod}
 	}
 	live, err := reconcile()
 	wait := &engine.WaitError{}

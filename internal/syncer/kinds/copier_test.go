@@ -28,7 +28,9 @@ import (
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -36,8 +38,8 @@ import (
 // pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed
 // here. Its pods are isolated.
 type pool struct {
-	env                     *kinds.Env
-	tenant                  *kinds.Tenant
+	env                     *kind.Env
+	tenant                  *kind.Tenant
 	tenantCache, superCache cache
 	events                  *record.FakeRecorder
 	superClient             client.WithWatch
@@ -51,10 +53,10 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 		namespace: builders.Owned(builders.Namespace(clusterKey+"-web"), ownerOf("ns-uid")),
 		quota:     builders.Owned(builders.Quota(clusterKey+"-web", "superpool"), ownerOf("ns-uid")),
 	}
-	p.tenantCache = cache{kinds.KindNamespace: {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}}}
-	p.superCache = cache{kinds.KindNamespace: {p.namespace}, kinds.KindQuota: {p.quota}, kinds.KindIsolation: {isolationFloor()}}
+	p.tenantCache = cache{kind.Namespace: {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}}}
+	p.superCache = cache{kind.Namespace: {p.namespace}, kind.Quota: {p.quota}, kind.Isolation: {isolationFloor()}}
 	p.superClient = answering(newClientBuilder().WithInterceptorFuncs(super).Build(), superUID)
-	p.tenant = &kinds.Tenant{
+	p.tenant = &kind.Tenant{
 		Tenant: &tenants.Tenant{
 			Key: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid", ControlPlaneUID: tenantUID,
 			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")},
@@ -63,9 +65,9 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 	}
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	p.env = &kinds.Env{
+	p.env = &kind.Env{
 		Declared: kinds.Specs(), ID: "r1", SuperUID: superUID, Super: p.superClient, SuperCache: p.superCache, Metrics: metrics, Clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)),
-		Tenant: func(string) *kinds.Tenant { return p.tenant }, Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{p.tenant} },
+		Tenant: func(string) *kind.Tenant { return p.tenant }, Tenants: func() []*kind.Tenant { return []*kind.Tenant{p.tenant} },
 	}
 	kinds.SetCustom(p.env, nil)
 	p.assigns(builders.Client(placementScheme(t)).Build(), nil)
@@ -118,7 +120,7 @@ func (p *pool) assigns(meta, live client.WithWatch) {
 		live = builders.Client(runtime.NewScheme()).Build()
 	}
 	known := &proof.ControlPlane{Name: "the meta cluster", Reader: answering(live, metaUID), UID: metaUID}
-	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: known, Sides: kinds.Sides(p.env)}
+	p.env.Assignments = &assign.Pooled{SuperCluster: p.env.ID, Meta: meta, Live: known, Sides: namespaces.Sides(p.env)}
 }
 
 func (p *pool) kind(name string) engine.Kind {
@@ -139,7 +141,7 @@ func TestAddressThatIsTaken(t *testing.T) {
 	})
 	tenantService := serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
 	tenantService.UID = "service-uid"
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "front"}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "front"}
 	for _, tc := range []struct {
 		name string
 		// mine: whether the Service is there.
@@ -164,8 +166,8 @@ func TestAddressThatIsTaken(t *testing.T) {
 				}
 				return taken
 			}})
-			p.tenantCache[kinds.KindService] = []client.Object{tenantService}
-			_, err := p.kind(kinds.KindService).Reconcile(t.Context(), key, 0)
+			p.tenantCache[kind.Service] = []client.Object{tenantService}
+			_, err := p.kind(kind.Service).Reconcile(t.Context(), key, 0)
 			require.Equal(t, tc.mine, err == nil, "%v", err)
 			if tc.wantEvent == "" {
 				require.Empty(t, p.events.Events)
@@ -182,13 +184,13 @@ func TestTokenSecret(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
-	p.tenantCache[kinds.KindSecret] = []client.Object{&corev1.Secret{
+	p.tenantCache[kind.Secret] = []client.Object{&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "ci-token", UID: "secret-uid", Annotations: map[string]string{corev1.ServiceAccountNameKey: "ci", corev1.ServiceAccountUIDKey: "ci-uid"},
 		},
 		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte("of the tenant")},
 	}}
-	_, err := p.kind(kinds.KindSecret).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSecret, Namespace: "web", Name: "ci-token"}, 0)
+	_, err := p.kind(kind.Secret).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Secret, Namespace: "web", Name: "ci-token"}, 0)
 	require.NoError(t, err)
 	got := &corev1.Secret{}
 	require.NoError(t, p.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: "ci-token"}, got))

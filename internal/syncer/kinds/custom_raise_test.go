@@ -28,7 +28,10 @@ import (
 	"github.com/superpool/superpool/internal/offer"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
+	"github.com/superpool/superpool/internal/syncer/kinds/events"
 	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -97,7 +100,7 @@ func (r *raising) follows(t *testing.T, removes error, change func(*tenancyv1alp
 	}
 	rules, refusal := syncpolicy.Compile(policy, nil)
 	require.Nil(t, refusal)
-	kinds.SetCustom(r.env, []kinds.Custom{{Rules: rules, Resource: "widgets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
+	kinds.SetCustom(r.env, []dynamic.Custom{{Rules: rules, Resource: "widgets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
 		require.NotContains(t, name, "/")
 		return proof.NotNeeded("the policy says so"), removes
 	}}})
@@ -126,7 +129,7 @@ func (r *raising) reconcile(t *testing.T, name string) error {
 	fill(r.tenantCache, r.tenant.Client, client.HasLabels{tenancyv1alpha1.LabelOffered})
 	before := []cache{copyOfRaised(r.superCache), copyOfRaised(r.tenantCache)}
 	r.writes = nil
-	_, err := r.kind(kinds.KindOffer).Reconcile(t.Context(), raisedKey(name), 0)
+	_, err := r.kind(kind.Offer).Reconcile(t.Context(), raisedKey(name), 0)
 	require.Empty(t, cmp.Diff(before, []cache{copyOfRaised(r.superCache), copyOfRaised(r.tenantCache)}), "cached objects are never changed")
 	return err
 }
@@ -140,7 +143,7 @@ func copyOfRaised(of cache) cache {
 }
 
 func raisedKey(name string) engine.Key {
-	return engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer, Namespace: raisedWidgets, Name: "web/" + name}
+	return engine.Key{Tenant: clusterKey, Kind: kind.Offer, Namespace: raisedWidgets, Name: "web/" + name}
 }
 
 // has returns what the tenant has of a Widget of namespace web, nil for nothing.
@@ -249,20 +252,20 @@ func TestNotRaised(t *testing.T) {
 		},
 		{
 			name: "it names another tenant's namespace", super: report("spec", object{"of": "pod other-web/p"}), setUp: func(r *raising) {
-				r.superCache[kinds.KindNamespace] = append(r.superCache[kinds.KindNamespace], other)
+				r.superCache[kind.Namespace] = append(r.superCache[kind.Namespace], other)
 			},
 			wantOperator: "Warning NotRaised Widget " + superNamespace + "/w of super cluster r1 does not come up to " + clusterKey + ": it names namespace other-web",
 		},
 		{
 			name: "it names what is called after another tenant's namespace", super: report("spec", object{"of": "secret other-web-tls"}), setUp: func(r *raising) {
-				r.superCache[kinds.KindNamespace] = append(r.superCache[kinds.KindNamespace], other)
+				r.superCache[kind.Namespace] = append(r.superCache[kind.Namespace], other)
 			},
 			wantOperator: "Warning NotRaised Widget " + superNamespace + "/w of super cluster r1 does not come up to " + clusterKey + ": it names namespace other-web",
 		},
 		{
 			name: "what stays may", super: report("spec", object{"of": "pod other-web/p"}), policy: func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Fields.Stay = []string{"spec.of"} },
 			setUp: func(r *raising) {
-				r.superCache[kinds.KindNamespace] = append(r.superCache[kinds.KindNamespace], other)
+				r.superCache[kind.Namespace] = append(r.superCache[kind.Namespace], other)
 			},
 			want: []string{"create w"},
 		},
@@ -276,16 +279,16 @@ func TestNotRaised(t *testing.T) {
 			wantOperator: "Warning OffersDiffer Widget web/w of super cluster r1 differs from that of super cluster r2",
 		},
 		{name: "the namespace was made again", super: report(), setUp: func(r *raising) {
-			r.tenantCache[kinds.KindNamespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "new"}}}
+			r.tenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "new"}}}
 		}},
 		{name: "and holds what came up to it from here", super: report(), tenant: []*unstructured.Unstructured{marked("r1", hash)}, setUp: func(r *raising) {
-			r.tenantCache[kinds.KindNamespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "new"}}}
+			r.tenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "new"}}}
 		}, want: []string{"delete w"}},
 		{name: "a cache says that the super namespace is another's", super: report(), tenant: []*unstructured.Unstructured{marked("r1", hash)}, setUp: func(r *raising) {
-			r.superCache[kinds.KindNamespace] = []client.Object{other}
+			r.superCache[kind.Namespace] = []client.Object{other}
 		}, waits: true},
 		{name: "the namespace is being deleted", super: report(), setUp: func(r *raising) {
-			r.tenantCache[kinds.KindNamespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid", DeletionTimestamp: &metav1.Time{}}}}
+			r.tenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid", DeletionTimestamp: &metav1.Time{}}}}
 		}},
 		{name: "the super cluster has deleted it, and another has it", tenant: []*unstructured.Unstructured{func() *unstructured.Unstructured {
 			object := marked("r1", hash)
@@ -342,7 +345,7 @@ func TestRaisedRoomComesBack(t *testing.T) {
 		made := widget(superNamespace, name, types.UID("super-"+name))
 		has(t, r.superClient, made)
 		r.wants(t, name, "create "+name)
-		r.env.Changed(kinds.Change{Kind: raisedWidgets, Side: kinds.TenantSide, Tenant: clusterKey, Current: r.has(t, name)})
+		r.env.Changed(kind.Change{Kind: raisedWidgets, Side: kind.TenantSide, Tenant: clusterKey, Current: r.has(t, name)})
 		require.NoError(t, r.superClient.Delete(t.Context(), made))
 		r.wants(t, name, "delete "+name)
 	}
@@ -391,23 +394,23 @@ func TestRaisedKeys(t *testing.T) {
 	r := newRaising(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Names = []string{"w", "x"} })
 	made, copied := widget(superNamespace, "w", "super-w"), builders.Owned(widget(superNamespace, "x", "super-x"), ownerOf("x-uid"))
 	r.superCache[raisedWidgets] = []client.Object{made, copied, widget(superNamespace, "unlisted", "u"), widget("operators", "w", "o")}
-	require.Contains(t, kinds.CustomKeys(r.env), raisedKey("w"))
-	require.NotContains(t, kinds.CustomKeys(r.env), raisedKey("x"))
-	require.NotContains(t, kinds.CustomKeys(r.env), raisedKey("unlisted"))
-	require.Equal(t, []engine.Key{raisedKey("w")}, r.env.Changed(kinds.Change{Kind: raisedWidgets, Side: kinds.SuperSide, Current: made}))
-	require.Equal(t, []engine.Key{raisedKey("w")}, r.env.Changed(kinds.Change{Kind: raisedWidgets, Side: kinds.TenantSide, Tenant: clusterKey, Old: widget("web", "w", "w-uid")}))
+	require.Contains(t, dynamic.CustomKeys(r.env), raisedKey("w"))
+	require.NotContains(t, dynamic.CustomKeys(r.env), raisedKey("x"))
+	require.NotContains(t, dynamic.CustomKeys(r.env), raisedKey("unlisted"))
+	require.Equal(t, []engine.Key{raisedKey("w")}, r.env.Changed(kind.Change{Kind: raisedWidgets, Side: kind.SuperSide, Current: made}))
+	require.Equal(t, []engine.Key{raisedKey("w")}, r.env.Changed(kind.Change{Kind: raisedWidgets, Side: kind.TenantSide, Tenant: clusterKey, Old: widget("web", "w", "w-uid")}))
 	for _, nobodys := range []string{"operators", "none"} {
-		require.Empty(t, r.env.Changed(kinds.Change{Kind: raisedWidgets, Side: kinds.SuperSide, Current: widget(nobodys, "w", "o")}))
+		require.Empty(t, r.env.Changed(kind.Change{Kind: raisedWidgets, Side: kind.SuperSide, Current: widget(nobodys, "w", "o")}))
 	}
-	for _, change := range []kinds.Change{
-		{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Current: r.namespace},
-		{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Old: builders.Namespace(superNamespace), Current: r.namespace},
-		{Kind: kinds.KindNamespace, Side: kinds.TenantSide, Tenant: clusterKey, Current: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}},
+	for _, change := range []kind.Change{
+		{Kind: kind.Namespace, Side: kind.SuperSide, Current: r.namespace},
+		{Kind: kind.Namespace, Side: kind.SuperSide, Old: builders.Namespace(superNamespace), Current: r.namespace},
+		{Kind: kind.Namespace, Side: kind.TenantSide, Tenant: clusterKey, Current: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}},
 	} {
 		require.Contains(t, r.env.Changed(change), raisedKey("w"))
 	}
-	require.NotContains(t, r.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Old: r.namespace, Current: r.namespace}), raisedKey("w"))
-	watched := slices.IndexFunc(r.env.Specs(), func(spec kinds.Spec) bool { return spec.Name == raisedWidgets })
+	require.NotContains(t, r.env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Old: r.namespace, Current: r.namespace}), raisedKey("w"))
+	watched := slices.IndexFunc(r.env.Specs(), func(spec kind.Spec) bool { return spec.Name == raisedWidgets })
 	spec := r.env.Specs()[watched]
 	require.True(t, spec.Aside && !spec.ClusterScoped && !spec.PerNamespace() && spec.Wanted(r.env, r.tenant))
 	require.Nil(t, spec.Super.Labels, "all of the kind are watched")
@@ -440,9 +443,9 @@ func TestEventOfCustom(t *testing.T) {
 				Reason:         "Refused", Message: fmt.Sprintf("no issuer for %s/w", superNamespace), LastTimestamp: metav1.NewTime(c.clock.Now()),
 			}
 			c.superCache[source] = []client.Object{event}
-			key, ours := kinds.EventKey(c.superCache, event)
+			key, ours := events.EventKey(c.superCache, event)
 			require.True(t, ours)
-			specs := map[string]kinds.Spec{}
+			specs := map[string]kind.Spec{}
 			for _, spec := range c.env.Specs() {
 				specs[spec.Name] = spec
 			}
@@ -450,9 +453,9 @@ func TestEventOfCustom(t *testing.T) {
 			if tc.watched {
 				require.Equal(t, "involvedObject.kind=Widget", specs[source].Super.Fields)
 				require.True(t, specs[source].Aside)
-				require.Equal(t, []engine.Key{key}, c.env.Changed(kinds.Change{Kind: source, Side: kinds.SuperSide, Current: event}))
+				require.Equal(t, []engine.Key{key}, c.env.Changed(kind.Change{Kind: source, Side: kind.SuperSide, Current: event}))
 			}
-			_, err := c.kind(kinds.KindEvent).Reconcile(t.Context(), key, time.Minute)
+			_, err := c.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
 			require.NoError(t, err)
 			var events corev1.EventList
 			require.NoError(t, c.tenant.Client.List(t.Context(), &events))

@@ -29,7 +29,9 @@ import (
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
 	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -148,7 +150,7 @@ func (c *custom) follows(t *testing.T, change func(*tenancyv1alpha1.SyncPolicySp
 	var refusal *syncpolicy.Refusal
 	c.rules, refusal = syncpolicy.Compile(policy, nil)
 	require.Nil(t, refusal)
-	kinds.SetCustom(c.env, []kinds.Custom{{Rules: c.rules, Resource: "widgets", Removes: func(context.Context, string) (proof.Proof, error) {
+	kinds.SetCustom(c.env, []dynamic.Custom{{Rules: c.rules, Resource: "widgets", Removes: func(context.Context, string) (proof.Proof, error) {
 		return proof.NotNeeded("the policy says so"), c.removes
 	}}})
 }
@@ -176,7 +178,7 @@ func (c *custom) reconcile(t *testing.T, name string) ([]string, error) {
 	fill(c.tenantCache, c.tenant.Client)
 	before := []cache{copyOf(c.superCache), copyOf(c.tenantCache)}
 	c.writes, c.told = nil, nil
-	_, err := c.kind(kinds.KindCustom).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: name}, 0)
+	_, err := c.kind(kind.Custom).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: name}, 0)
 	require.Empty(t, cmp.Diff(before, []cache{copyOf(c.superCache), copyOf(c.tenantCache)}), "cached objects are never changed")
 	return c.writes, err
 }
@@ -346,7 +348,7 @@ func TestCustomLeaves(t *testing.T) {
 	c.wants(t, "w", "create w")
 	placed := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1, "cpu", "10", "pods", "10").Home("r2")
 	here := builders.Client(placementScheme(t)).WithObjects(placed.Obj()).Build()
-	c.tenantCache[kinds.KindService] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
+	c.tenantCache[kind.Service] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
 	before := c.env.Assignments
 	c.assigns(here, before.(*assign.Pooled).Live.Reader.(client.WithWatch))
 	c.wants(t, "w")
@@ -468,7 +470,7 @@ func TestCustomTotal(t *testing.T) {
 	}
 	shown := func(names ...string) {
 		for _, name := range names {
-			c.env.Changed(kinds.Change{Kind: widgets, Side: kinds.SuperSide, Current: c.super(t, name)})
+			c.env.Changed(kind.Change{Kind: widgets, Side: kind.SuperSide, Current: c.super(t, name)})
 		}
 	}
 	key := func(name string) engine.Key {
@@ -491,13 +493,13 @@ func TestCustomTotal(t *testing.T) {
 	gone := c.super(t, "w1")
 	require.NoError(t, c.tenant.Client.Delete(t.Context(), widget("web", "w1", "")))
 	c.wants(t, "w1", "delete w1 super-w1")
-	woken := c.env.Changed(kinds.Change{Kind: widgets, Side: kinds.SuperSide, Old: gone})
+	woken := c.env.Changed(kind.Change{Kind: widgets, Side: kind.SuperSide, Old: gone})
 	require.True(t, slices.Contains(woken, key("w0")) || slices.Contains(woken, key("w2")), "one of those that wait")
 	c.wants(t, "w2", "create w2")
 	shown("w2")
 
 	kinds.SetCustom(c.env, nil)
-	c.env.Changed(kinds.Change{Kind: widgets, Side: kinds.SuperSide, Old: c.super(t, "w2")})
+	c.env.Changed(kind.Change{Kind: widgets, Side: kind.SuperSide, Old: c.super(t, "w2")})
 	c.follows(t, limited)
 	shown("w0", "w2")
 	c.recorded()
@@ -513,13 +515,13 @@ func TestCustomKeys(t *testing.T) {
 	c.wants(t, "w", "create w")
 	c.wants(t, "w")
 	key := engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: "w"}
-	require.Contains(t, kinds.CustomKeys(c.env), key)
-	change := kinds.Change{Kind: widgets, Side: kinds.SuperSide, Current: c.super(t, "w")}
+	require.Contains(t, dynamic.CustomKeys(c.env), key)
+	change := kind.Change{Kind: widgets, Side: kind.SuperSide, Current: c.super(t, "w")}
 	require.Equal(t, []engine.Key{key}, c.env.Changed(change))
-	require.True(t, slices.ContainsFunc(c.env.Specs(), func(spec kinds.Spec) bool { return spec.Name == widgets && spec.Aside && spec.Cleared }))
+	require.True(t, slices.ContainsFunc(c.env.Specs(), func(spec kind.Spec) bool { return spec.Name == widgets && spec.Aside && spec.Cleared }))
 	kinds.SetCustom(c.env, nil)
 	require.Empty(t, c.env.Changed(change))
-	require.NotContains(t, kinds.CustomKeys(c.env), key)
+	require.NotContains(t, dynamic.CustomKeys(c.env), key)
 	_, found := c.env.Rewatches(change)
 	require.False(t, found)
 	_, ours := c.env.SuperKey(widgets, c.super(t, "w"))

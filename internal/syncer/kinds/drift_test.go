@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
 // TestDrift lets the tenant and others change a ConfigMap: what others did to the copy is counted, once, and put right.
@@ -32,9 +32,9 @@ func TestDrift(t *testing.T) {
 	}{
 		{name: "nobody does anything", change: func(*testing.T, *driftBed) {}, want: none},
 		{name: "the tenant changes it", want: none, change: func(_ *testing.T, b *driftBed) {
-			changed := b.tenantCache[kinds.KindConfigMap][0].DeepCopyObject().(*corev1.ConfigMap)
+			changed := b.tenantCache[kind.ConfigMap][0].DeepCopyObject().(*corev1.ConfigMap)
 			changed.Data["color"], changed.ResourceVersion = "red", "2"
-			b.tenantCache[kinds.KindConfigMap] = []client.Object{changed}
+			b.tenantCache[kind.ConfigMap] = []client.Object{changed}
 		}},
 		{name: "somebody changes the copy", want: one, change: func(t *testing.T, b *driftBed) {
 			copied := b.copied(t)
@@ -51,10 +51,10 @@ func TestDrift(t *testing.T) {
 		}},
 		{name: "the namespace leaves and is back", want: none, change: func(t *testing.T, b *driftBed) {
 			require.NoError(t, b.superClient.Delete(t.Context(), b.copied(t)))
-			namespaces := b.superCache[kinds.KindNamespace]
-			b.superCache[kinds.KindNamespace] = nil
+			namespaces := b.superCache[kind.Namespace]
+			b.superCache[kind.Namespace] = nil
 			b.reconcile(t)
-			b.superCache[kinds.KindNamespace] = namespaces
+			b.superCache[kind.Namespace] = namespaces
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestDrift(t *testing.T) {
 			require.NoError(t, err)
 			b := &driftBed{pool: newPool(t, interceptor.Funcs{})}
 			b.placed(t)
-			b.env.Metrics, b.configMaps = metrics, b.kind(kinds.KindConfigMap)
-			b.tenantCache[kinds.KindConfigMap] = []client.Object{&corev1.ConfigMap{
+			b.env.Metrics, b.configMaps = metrics, b.kind(kind.ConfigMap)
+			b.tenantCache[kind.ConfigMap] = []client.Object{&corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: "map-uid", ResourceVersion: "1"}, Data: map[string]string{"color": "blue"},
 			}}
 			for range 2 { // it is created, and then seen to be right
@@ -75,7 +75,7 @@ func TestDrift(t *testing.T) {
 			for range 3 {
 				b.reconcile(t)
 			}
-			require.Equal(t, b.tenantCache[kinds.KindConfigMap][0].(*corev1.ConfigMap).Data, b.copied(t).Data)
+			require.Equal(t, b.tenantCache[kind.ConfigMap][0].(*corev1.ConfigMap).Data, b.copied(t).Data)
 			require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(tc.want), "vc_syncer_drift_total"))
 		})
 	}
@@ -91,11 +91,11 @@ func (b *driftBed) reconcile(t *testing.T) {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
 	require.NoError(t, b.superClient.List(t.Context(), list))
-	b.superCache[kinds.KindConfigMap] = nil
+	b.superCache[kind.ConfigMap] = nil
 	for i := range list.Items {
-		b.superCache[kinds.KindConfigMap] = append(b.superCache[kinds.KindConfigMap], &list.Items[i])
+		b.superCache[kind.ConfigMap] = append(b.superCache[kind.ConfigMap], &list.Items[i])
 	}
-	_, err := b.configMaps.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: "settings"}, 0)
+	_, err := b.configMaps.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "settings"}, 0)
 	require.NoError(t, err)
 }
 

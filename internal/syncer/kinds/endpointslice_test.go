@@ -15,7 +15,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -104,13 +104,13 @@ func TestForbiddenEndpoints(t *testing.T) {
 			if tc.policy != nil {
 				p.tenant.Policy.Set(tc.policy)
 			}
-			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-			p.superCache[kinds.KindServiceCIDR] = []client.Object{serviceCIDR("10.96.0.0/15")}
-			p.superCache[kinds.KindPod] = []client.Object{
+			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.superCache[kind.ServiceCIDR] = []client.Object{serviceCIDR("10.96.0.0/15")}
+			p.superCache[kind.Pod] = []client.Object{
 				pod(clusterKey, "10.214.1.2", corev1.PodRunning), pod(clusterKey, "10.214.1.3", corev1.PodSucceeded), pod("another", "10.214.1.4", corev1.PodRunning),
 				pod(clusterKey, "10.214.1.5", corev1.PodRunning),
 			}
-			p.superCache[kinds.KindPod][3].SetNamespace(metav1.NamespaceDefault)
+			p.superCache[kind.Pod][3].SetNamespace(metav1.NamespaceDefault)
 			slice := &discoveryv1.EndpointSlice{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{tc.address}}, {Addresses: []string{"198.51.100.1"}}},
@@ -121,14 +121,14 @@ func TestForbiddenEndpoints(t *testing.T) {
 			if tc.ended {
 				slice.Endpoints[0].Conditions.Ready = ptr.To(false)
 			}
-			p.tenantCache[kinds.KindEndpointSlice] = []client.Object{slice}
+			p.tenantCache[kind.EndpointSlice] = []client.Object{slice}
 			untouched := slice.DeepCopy()
 			live := &discoveryv1.EndpointSlice{}
 			for range 3 {
-				_, err := p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+				_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
 				require.NoError(t, err)
 				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-				p.superCache[kinds.KindEndpointSlice] = []client.Object{live.DeepCopy()}
+				p.superCache[kind.EndpointSlice] = []client.Object{live.DeepCopy()}
 			}
 			want := []string{tc.address, "198.51.100.1"}
 			if tc.refused {
@@ -161,17 +161,17 @@ func TestEndpointsByName(t *testing.T) {
 		require.NoError(t, err)
 		p.tenant.Policy = &policy.Ref{}
 		p.tenant.Policy.Set(rules)
-		p.tenantCache[kinds.KindEndpointSlice] = []client.Object{&discoveryv1.EndpointSlice{
+		p.tenantCache[kind.EndpointSlice] = []client.Object{&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeFQDN,
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"metadata.internal"}}, {Addresses: []string{"b.internal"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}}},
 		}}
-		_, err = p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+		_, err = p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
 		require.NoError(t, err)
 		live := &discoveryv1.EndpointSlice{}
 		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
 		require.Empty(t, live.Endpoints)
-		p.superCache[kinds.KindEndpointSlice] = []client.Object{live}
-		_, err = p.kind(kinds.KindEndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}, 0)
+		p.superCache[kind.EndpointSlice] = []client.Object{live}
+		_, err = p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
 		require.NoError(t, err)
 		require.NotEmpty(t, p.events.Events)
 		require.Equal(t, "Warning EndpointsForbidden Super cluster r1: names metadata.internal, b.internal may lead anywhere: the endpoints of an EndpointSlice of addressType FQDN are left out",
@@ -205,16 +205,16 @@ func TestEndpointsOfPodsThatGo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
-			p.superCache[kinds.KindEndpointSlice] = []client.Object{slice}
+			p.superCache[kind.EndpointSlice] = []client.Object{slice}
 			var got []engine.Key
-			for _, key := range p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Old: tc.old, Current: tc.new}) {
-				if key.Kind == kinds.KindEndpointSlice {
+			for _, key := range p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: tc.old, Current: tc.new}) {
+				if key.Kind == kind.EndpointSlice {
 					got = append(got, key)
 				}
 			}
 			var want []engine.Key
 			if tc.want {
-				want = []engine.Key{{Tenant: clusterKey, Kind: kinds.KindEndpointSlice, Namespace: "web", Name: "front"}}
+				want = []engine.Key{{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}}
 			}
 			require.Empty(t, cmp.Diff(want, got))
 		})

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/events"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -33,7 +35,7 @@ func TestTenantEvent(t *testing.T) {
 		Action: "Binding", ReportingController: "default-scheduler", ReportingInstance: "default-scheduler-host-of-r1", Source: corev1.EventSource{Component: "kubelet", Host: "n1"},
 	}
 	untouched := from.DeepCopy()
-	got := kinds.TenantEvent(from, tenantPod(nil), "r1")
+	got := events.TenantEvent(from, tenantPod(nil), "r1")
 	require.Empty(t, cmp.Diff(untouched, from), "the Event lies in a cache")
 	want := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "web", Name: "web-1.1.r1"},
@@ -50,13 +52,13 @@ func TestTenantEvent(t *testing.T) {
 		"TriggeredScaleUp":  "pod triggered scale-up: [{acme-pool-n1 1->2 (max: 5)}]",
 	} {
 		from.Reason, from.Message = reason, message
-		words := kinds.TenantEvent(from, tenantPod(nil), "r1").Message
+		words := events.TenantEvent(from, tenantPod(nil), "r1").Message
 		require.NotContains(t, words, "acme", "what is another tenant's, or of a node that this one does not know")
 		require.NotContains(t, words, "n1")
 		require.NotEmpty(t, words)
 	}
 	from.Reason, from.Message = "BackOff", "Back-off restarting failed container main in pod web-1_"+superNamespace+"(super-uid)"
-	require.Equal(t, "Back-off restarting failed container main in pod web-1_web(pod-uid)", kinds.TenantEvent(from, tenantPod(nil), "r1").Message)
+	require.Equal(t, "Back-off restarting failed container main in pod web-1_web(pod-uid)", events.TenantEvent(from, tenantPod(nil), "r1").Message)
 }
 
 // TestEventOfService: what a load balancer's controller says of a Service comes up, in the tenant's words.
@@ -74,11 +76,11 @@ func TestEventOfService(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: superService.Namespace, Name: "front", UID: "super-uid"},
 		Reason:         "SyncLoadBalancerFailed", Message: "no address for " + superService.Namespace + "/front", LastTimestamp: metav1.Unix(10_000, 0),
 	}
-	p.tenantCache[kinds.KindService], p.superCache[kinds.KindService], p.superCache["event-of-service"] = []client.Object{service}, []client.Object{superService}, []client.Object{event}
-	key, ours := kinds.EventKey(p.superCache, event)
+	p.tenantCache[kind.Service], p.superCache[kind.Service], p.superCache["event-of-service"] = []client.Object{service}, []client.Object{superService}, []client.Object{event}
+	key, ours := events.EventKey(p.superCache, event)
 	require.True(t, ours)
 	reconcile := func() []corev1.Event {
-		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, time.Minute)
+		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
 		require.NoError(t, err)
 		var events corev1.EventList
 		require.NoError(t, p.tenant.Client.List(t.Context(), &events))
@@ -104,9 +106,9 @@ func TestEventsOfOtherKinds(t *testing.T) {
 		kind, involved, version string
 		object                  client.Object
 	}{
-		"event-of-persistentvolumeclaim": {kinds.KindClaim, "PersistentVolumeClaim", "v1", &corev1.PersistentVolumeClaim{ObjectMeta: at}},
-		"event-of-ingress":               {kinds.KindIngress, "Ingress", "networking.k8s.io/v1", &networkingv1.Ingress{ObjectMeta: at}},
-		"event-of-networkpolicy":         {kinds.KindNetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
+		"event-of-persistentvolumeclaim": {kind.Claim, "PersistentVolumeClaim", "v1", &corev1.PersistentVolumeClaim{ObjectMeta: at}},
+		"event-of-ingress":               {kind.Ingress, "Ingress", "networking.k8s.io/v1", &networkingv1.Ingress{ObjectMeta: at}},
+		"event-of-networkpolicy":         {kind.NetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
 	} {
 		p := newPool(t, interceptor.Funcs{})
 		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
@@ -121,9 +123,9 @@ func TestEventsOfOtherKinds(t *testing.T) {
 			Reason:         "ProvisioningFailed", Message: "no room for " + clusterKey + "-web/data", LastTimestamp: metav1.Unix(10_000, 0),
 		}
 		p.tenantCache[tc.kind], p.superCache[tc.kind], p.superCache[source] = []client.Object{tc.object}, []client.Object{super}, []client.Object{event}
-		key, ours := kinds.EventKey(p.superCache, event)
+		key, ours := events.EventKey(p.superCache, event)
 		require.True(t, ours)
-		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, time.Minute)
+		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
 		require.NoError(t, err)
 		var events corev1.EventList
 		require.NoError(t, p.tenant.Client.List(t.Context(), &events))
@@ -143,8 +145,8 @@ func TestEventBeforeItsObject(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: clusterKey + "-web", Name: "p", UID: "super-uid"},
 		LastTimestamp:  metav1.Unix(10_000, 0),
 	}, ownerOf("ns-uid"))
-	p.superCache[kinds.KindEvent] = []client.Object{event}
-	key, ours := kinds.EventKey(p.superCache, event)
+	p.superCache[kind.Event] = []client.Object{event}
+	key, ours := events.EventKey(p.superCache, event)
 	require.True(t, ours)
 	for _, tc := range []struct {
 		age, waited     time.Duration
@@ -158,10 +160,10 @@ func TestEventBeforeItsObject(t *testing.T) {
 	} {
 		p.env.SuperCache = p.superCache
 		if tc.unsynced {
-			p.env.SuperCache = unfilled{cache: p.superCache, of: kinds.KindPod}
+			p.env.SuperCache = unfilled{cache: p.superCache, of: kind.Pod}
 		}
 		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0).Add(tc.age))
-		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, tc.waited)
+		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, tc.waited)
 		var wait *engine.WaitError
 		require.Equal(t, tc.waits, errors.As(err, &wait), "%v: %v", tc, err)
 		require.True(t, tc.waits || err == nil, "%v: %v", tc, err)
@@ -176,18 +178,18 @@ func TestEventsOnce(t *testing.T) {
 	p.env.Clock = clock
 	pod := tenantPod(nil)
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
 	superPod.UID = "super-uid"
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1", CreationTimestamp: metav1.Unix(1000, 0)},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: "web-1", UID: superPod.UID},
 		Reason:         "BackOff", Count: 1, LastTimestamp: metav1.Unix(10_000, 0),
 	}
-	p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod], p.superCache[kinds.KindEvent] = []client.Object{pod}, []client.Object{superPod}, []client.Object{event}
-	key, ours := kinds.EventKey(p.superCache, event)
+	p.tenantCache[kind.Pod], p.superCache[kind.Pod], p.superCache[kind.Event] = []client.Object{pod}, []client.Object{superPod}, []client.Object{event}
+	key, ours := events.EventKey(p.superCache, event)
 	require.True(t, ours)
 	count := func() int32 {
-		_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		var events corev1.EventList
 		require.NoError(t, p.tenant.Client.List(t.Context(), &events, client.InNamespace("web")))
@@ -208,6 +210,6 @@ func TestEventsOnce(t *testing.T) {
 	event.Count, event.Message, event.InvolvedObject.UID = 3, "", "another"
 	require.Equal(t, int32(2), count(), "it is about an earlier pod")
 
-	_, ours = kinds.EventKey(p.superCache, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-1.1"}})
+	_, ours = events.EventKey(p.superCache, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-1.1"}})
 	require.False(t, ours)
 }

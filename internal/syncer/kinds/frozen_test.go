@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
 // TestCopiesThatWereMadeImmutable: what somebody makes immutable in a super cluster follows the tenant nevertheless: it
@@ -22,13 +22,13 @@ import (
 func TestCopiesThatWereMadeImmutable(t *testing.T) {
 	t.Parallel()
 	of := map[string]func(uid types.UID, content string, immutable *bool) client.Object{
-		kinds.KindConfigMap: func(uid types.UID, content string, immutable *bool) client.Object {
+		kind.ConfigMap: func(uid types.UID, content string, immutable *bool) client.Object {
 			return &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: uid}, Data: map[string]string{"a": content},
 				BinaryData: map[string][]byte{"b": []byte(content)}, Immutable: immutable,
 			}
 		},
-		kinds.KindSecret: func(uid types.UID, content string, immutable *bool) client.Object {
+		kind.Secret: func(uid types.UID, content string, immutable *bool) client.Object {
 			return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: uid}, Data: map[string][]byte{"a": []byte(content)}, Immutable: immutable}
 		},
 	}

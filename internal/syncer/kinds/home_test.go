@@ -18,7 +18,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -68,19 +68,19 @@ func TestAtHome(t *testing.T) {
 		{name: "nothing says where, and it is here", cached: nobody, live: nobody, has: balancer, want: balancer},
 		{name: "nothing says where, and it is not here", cached: undecided, live: undecided, has: none, want: other},
 	} {
-		for _, kind := range []string{kinds.KindService, kinds.KindIngress} {
-			t.Run(tc.name+", "+kind, func(t *testing.T) {
+		for _, kindName := range []string{kind.Service, kind.Ingress} {
+			t.Run(tc.name+", "+kindName, func(t *testing.T) {
 				t.Parallel()
 				p := newPool(t, interceptor.Funcs{})
 				p.tenant.Policy = &policy.Ref{}
 				p.tenant.Policy.Set(serving(t, "public"))
 				p.assigns(readerOf(t, placed(tc.cached)), readerOf(t, placed(tc.live)))
-				a := newAtHome(t, p, kind)
+				a := newAtHome(t, p, kindName)
 				a.exists(t, tc.has == balancer, tc.has == other)
-				key := engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "front"}
-				_, err := p.kind(kind).Reconcile(t.Context(), key, 0)
+				key := engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "front"}
+				_, err := p.kind(kindName).Reconcile(t.Context(), key, 0)
 				want, waits := tc.want, tc.waits
-				if kind == kinds.KindIngress && want == other {
+				if kindName == kind.Ingress && want == other {
 					want = none
 				}
 				var wait *engine.WaitError
@@ -131,7 +131,7 @@ func TestNowhereIsTold(t *testing.T) {
 		{name: "it may get one in a moment", placements: []client.Object{other("r1")}, created: young},
 		{name: "it may be published nowhere", placements: []client.Object{decided, other("r1")}, created: old, forbidden: true},
 	} {
-		for _, kind := range []string{kinds.KindService, kinds.KindIngress} {
+		for _, kind := range []string{kind.Service, kind.Ingress} {
 			t.Run(tc.name+", "+kind, func(t *testing.T) {
 				t.Parallel()
 				p := newPool(t, interceptor.Funcs{})
@@ -178,10 +178,10 @@ type atHome struct {
 }
 
 // newAtHome makes a tenant's object that knows an address.
-func newAtHome(t *testing.T, p *pool, kind string) *atHome {
+func newAtHome(t *testing.T, p *pool, kindName string) *atHome {
 	t.Helper()
 	var object client.Object
-	if kind == kinds.KindService {
+	if kindName == kind.Service {
 		service := serviceAt("web", "front", "", corev1.ServicePort{Port: 80})
 		service.UID, service.Spec.Type = "service-uid", corev1.ServiceTypeLoadBalancer
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
@@ -195,19 +195,19 @@ func newAtHome(t *testing.T, p *pool, kind string) *atHome {
 	p.tenant.Client = answering(built, tenantUID)
 	stored, _ := object.DeepCopyObject().(client.Object)
 	require.NoError(t, built.Get(t.Context(), client.ObjectKeyFromObject(object), stored))
-	p.tenantCache[kind] = []client.Object{stored}
-	return &atHome{p: p, tenant: p.tenant.Client, kind: kind}
+	p.tenantCache[kindName] = []client.Object{stored}
+	return &atHome{p: p, tenant: p.tenant.Client, kind: kindName}
 }
 
 // exists lets the super object be there as the home has it, with an address, or as others have it.
 func (a *atHome) exists(t *testing.T, asHome, asOther bool) {
 	t.Helper()
-	if !asHome && (!asOther || a.kind == kinds.KindIngress) {
+	if !asHome && (!asOther || a.kind == kind.Ingress) {
 		return
 	}
 	owner := ownerOf(a.p.tenantCache[a.kind][0].GetUID())
 	var object client.Object
-	if a.kind == kinds.KindService {
+	if a.kind == kind.Service {
 		service := serviceAt(clusterKey+"-web", "front", "", corev1.ServicePort{Port: 80})
 		if asHome {
 			service.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -230,7 +230,7 @@ func (a *atHome) exists(t *testing.T, asHome, asOther bool) {
 func (a *atHome) there(t *testing.T) string {
 	t.Helper()
 	name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
-	if a.kind == kinds.KindIngress {
+	if a.kind == kind.Ingress {
 		if isGone(t.Context(), a.p.superClient, name, &networkingv1.Ingress{}) {
 			return ""
 		}
@@ -248,7 +248,7 @@ func (a *atHome) there(t *testing.T) string {
 
 // can returns what there returns where a Service is what want says: there is no less of an Ingress.
 func (a *atHome) can(want string) string {
-	if a.kind == kinds.KindIngress && want == "cluster-ip" {
+	if a.kind == kind.Ingress && want == "cluster-ip" {
 		return ""
 	}
 	return want
@@ -262,7 +262,7 @@ func isGone(ctx context.Context, from client.Client, name types.NamespacedName, 
 func (a *atHome) told(t *testing.T) string {
 	t.Helper()
 	name := types.NamespacedName{Namespace: "web", Name: "front"}
-	if a.kind == kinds.KindIngress {
+	if a.kind == kind.Ingress {
 		ingress := &networkingv1.Ingress{}
 		require.NoError(t, a.tenant.Get(t.Context(), name, ingress))
 		for _, at := range ingress.Status.LoadBalancer.Ingress {
@@ -282,7 +282,7 @@ func (a *atHome) told(t *testing.T) string {
 // without it. What is published already keeps what it has.
 func TestUnlistedAnnotations(t *testing.T) {
 	t.Parallel()
-	keys := map[string]string{kinds.KindIngress: "nginx.ingress.kubernetes.io/auth-url", kinds.KindService: "service.beta.kubernetes.io/internal"}
+	keys := map[string]string{kind.Ingress: "nginx.ingress.kubernetes.io/auth-url", kind.Service: "service.beta.kubernetes.io/internal"}
 	const none, balancer, other = "", "balancer", "cluster-ip"
 	for _, tc := range []struct {
 		name string
@@ -305,11 +305,11 @@ func TestUnlistedAnnotations(t *testing.T) {
 		{name: "a Service becomes one", has: other, asks: "a", want: other, wantEvent: "PolicyForbids"},
 		{name: "a Service becomes one, and it is listed", has: other, asks: "a", listed: true, want: balancer, wantValue: "a"},
 	} {
-		for kind, annotation := range keys {
-			if kind == kinds.KindIngress && tc.has == other {
+		for kindName, annotation := range keys {
+			if kindName == kind.Ingress && tc.has == other {
 				continue
 			}
-			t.Run(tc.name+", "+kind, func(t *testing.T) {
+			t.Run(tc.name+", "+kindName, func(t *testing.T) {
 				t.Parallel()
 				p := newPool(t, interceptor.Funcs{})
 				p.tenant.Policy = &policy.Ref{}
@@ -322,14 +322,14 @@ func TestUnlistedAnnotations(t *testing.T) {
 				}))
 				meta := readerOf(t, builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Home("r1").Obj())
 				p.assigns(meta, meta)
-				a := newAtHome(t, p, kind)
+				a := newAtHome(t, p, kindName)
 				if tc.asks != "" {
-					p.tenantCache[kind][0].SetAnnotations(map[string]string{annotation: tc.asks, "kubectl.kubernetes.io/last-applied-configuration": "{}", "plain": "x"})
+					p.tenantCache[kindName][0].SetAnnotations(map[string]string{annotation: tc.asks, "kubectl.kubernetes.io/last-applied-configuration": "{}", "plain": "x"})
 				}
 				a.exists(t, tc.has == balancer, tc.has == other)
 				name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
 				read := func() client.Object {
-					object := map[string]client.Object{kinds.KindIngress: &networkingv1.Ingress{}, kinds.KindService: &corev1.Service{}}[kind]
+					object := map[string]client.Object{kind.Ingress: &networkingv1.Ingress{}, kind.Service: &corev1.Service{}}[kindName]
 					if isGone(t.Context(), p.superClient, name, object) {
 						return nil
 					}
@@ -341,20 +341,20 @@ func TestUnlistedAnnotations(t *testing.T) {
 					annotations[annotation], annotations["tenancy.x-k8s.io/copied-annotations"] = tc.had, annotation
 					had.SetAnnotations(annotations)
 					require.NoError(t, p.superClient.Update(t.Context(), had))
-					p.superCache[kind] = []client.Object{had}
+					p.superCache[kindName] = []client.Object{had}
 				}
 				for range 3 {
-					_, err := p.kind(kind).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "front"}, 0)
+					_, err := p.kind(kindName).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "front"}, 0)
 					require.NoError(t, err)
-					tenantObject, _ := p.tenantCache[kind][0].DeepCopyObject().(client.Object)
+					tenantObject, _ := p.tenantCache[kindName][0].DeepCopyObject().(client.Object)
 					require.NoError(t, a.tenant.Get(t.Context(), client.ObjectKeyFromObject(tenantObject), tenantObject))
-					tenantObject.SetAnnotations(p.tenantCache[kind][0].GetAnnotations())
-					p.tenantCache[kind] = []client.Object{tenantObject}
+					tenantObject.SetAnnotations(p.tenantCache[kindName][0].GetAnnotations())
+					p.tenantCache[kindName] = []client.Object{tenantObject}
 					if now := read(); now != nil {
 						if now.GetUID() == "" {
 							now.SetUID("super-uid")
 						}
-						p.superCache[kind] = []client.Object{now}
+						p.superCache[kindName] = []client.Object{now}
 					}
 				}
 				want := a.can(tc.want)

@@ -13,7 +13,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/services"
 )
 
 // serving returns a policy that allows Ingresses.
@@ -65,13 +65,13 @@ func TestSuperIngress(t *testing.T) {
 			untouched := from.DeepCopy()
 			status := networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.9"}}}}
 			got := &networkingv1.Ingress{Status: status, Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{}}}
-			kinds.SuperIngress(from, got, serving(t, tc.byDefault))
+			services.SuperIngress(from, got, serving(t, tc.byDefault))
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's Ingress lies in a cache")
 			want := untouched.Spec.DeepCopy()
 			want.IngressClassName = tc.want
 			require.Empty(t, cmp.Diff(networkingv1.Ingress{Spec: *want, Status: status}, *got))
 
-			kinds.TenantIngress(got, from)
+			services.TenantIngress(got, from)
 			require.Empty(t, cmp.Diff(status, from.Status))
 			require.Empty(t, cmp.Diff(untouched.Spec, from.Spec))
 		})
@@ -87,11 +87,11 @@ func TestTenantService(t *testing.T) {
 	got := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}, Status: corev1.ServiceStatus{Conditions: conditions}}
 	want := got.DeepCopy()
 	want.Status.LoadBalancer = *status.DeepCopy()
-	kinds.TenantService(&corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.9.9.9"}, Status: corev1.ServiceStatus{LoadBalancer: status}}, got)
+	services.TenantService(&corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.9.9.9"}, Status: corev1.ServiceStatus{LoadBalancer: status}}, got)
 	require.Empty(t, cmp.Diff(want, got))
 	got.Status.LoadBalancer.Ingress[0].Ports[0].Port = 81
 	require.Equal(t, int32(80), status.Ingress[0].Ports[0].Port, "the super Service lies in a cache")
-	kinds.TenantService(&corev1.Service{}, got)
+	services.TenantService(&corev1.Service{}, got)
 	require.Empty(t, got.Status.LoadBalancer)
 }
 
@@ -108,10 +108,10 @@ func FuzzSuperIngress(f *testing.F) {
 			return
 		}
 		untouched := tenantIngress.DeepCopy()
-		kinds.SuperIngress(tenantIngress, superIngress, rules)
+		services.SuperIngress(tenantIngress, superIngress, rules)
 		require.Empty(t, cmp.Diff(untouched, tenantIngress))
 		again := superIngress.DeepCopy()
-		kinds.SuperIngress(tenantIngress, again, rules)
+		services.SuperIngress(tenantIngress, again, rules)
 		require.Empty(t, cmp.Diff(superIngress, again), "a second translation differs")
 		if len(policy.Check(rules, superIngress, policy.Facts{})) > 0 {
 			return

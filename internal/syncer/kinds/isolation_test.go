@@ -25,13 +25,15 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/network"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
 var (
 	bothWays     = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
-	isolationKey = engine.Key{Tenant: clusterKey, Kind: kinds.KindIsolation, Namespace: "web", Name: "superpool-isolation"}
+	isolationKey = engine.Key{Tenant: clusterKey, Kind: kind.Isolation, Namespace: "web", Name: "superpool-isolation"}
 )
 
 func policySelecting(name string, selector *metav1.LabelSelector, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
@@ -81,7 +83,7 @@ func TestIsolationPolicies(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, closed, bound := kinds.IsolationPolicies(tc.own, clusterKey, confinement())
+			got, closed, bound := network.IsolationPolicies(tc.own, clusterKey, confinement())
 			require.Empty(t, cmp.Diff(tc.wantClosed, closed))
 			require.Empty(t, bound)
 			var want []*networkingv1.NetworkPolicy
@@ -130,10 +132,10 @@ func TestIsolationProperty(t *testing.T) {
 			policy := policySelecting(fmt.Sprint(i), &selector, [][]networkingv1.PolicyType{nil, bothWays, bothWays[:1], bothWays[1:]}[random.IntN(4)]...)
 			own = append(own, policy)
 			down := &networkingv1.NetworkPolicy{}
-			kinds.SuperNetworkPolicy(policy, down, clusterKey, confinement())
+			network.SuperNetworkPolicy(policy, down, clusterKey, confinement())
 			super = append(super, down)
 		}
-		ours, closed, _ := kinds.IsolationPolicies(own, clusterKey, confinement())
+		ours, closed, _ := network.IsolationPolicies(own, clusterKey, confinement())
 		for range 20 {
 			object, superObject := labels.Set{}, labels.Set{"tenancy.x-k8s.io/cluster": clusterKey}
 			for _, key := range keys {
@@ -156,7 +158,7 @@ func TestIsolationProperty(t *testing.T) {
 // isolationFloor returns the policy that pods of the tenant's namespace web wait for.
 func isolationFloor() *networkingv1.NetworkPolicy {
 	floor := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
-		Namespace: clusterKey + "-web", Name: "superpool-isolation", Labels: map[string]string{kinds.LabelIsolation: "floor"},
+		Namespace: clusterKey + "-web", Name: "superpool-isolation", Labels: map[string]string{network.LabelIsolation: "floor"},
 	}}
 	tenancy.SetOwner(floor, ownerOf("ns-uid"))
 	return floor
@@ -166,17 +168,17 @@ func isolationFloor() *networkingv1.NetworkPolicy {
 func (p *pool) isolation(t *testing.T) map[string]*networkingv1.NetworkPolicy {
 	t.Helper()
 	found := map[string]*networkingv1.NetworkPolicy{}
-	p.superCache[kinds.KindIsolation] = nil
+	p.superCache[kind.Isolation] = nil
 	for range 3 {
-		_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), isolationKey, 0)
+		_, err := p.kind(kind.Isolation).Reconcile(t.Context(), isolationKey, 0)
 		require.NoError(t, err)
 		var list networkingv1.NetworkPolicyList
-		require.NoError(t, p.superClient.List(t.Context(), &list, client.HasLabels{kinds.LabelIsolation}))
+		require.NoError(t, p.superClient.List(t.Context(), &list, client.HasLabels{network.LabelIsolation}))
 		clear(found)
-		p.superCache[kinds.KindIsolation] = nil
+		p.superCache[kind.Isolation] = nil
 		for i := range list.Items {
 			found[list.Items[i].Name] = &list.Items[i]
-			p.superCache[kinds.KindIsolation] = append(p.superCache[kinds.KindIsolation], &list.Items[i])
+			p.superCache[kind.Isolation] = append(p.superCache[kind.Isolation], &list.Items[i])
 		}
 	}
 	return found
@@ -197,12 +199,12 @@ func TestIsolation(t *testing.T) {
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
 	p.tenant.Config, p.tenant.Policy = serverAt("https://10.213.0.1:6443"), &policy.Ref{}
-	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-	p.superCache[kinds.KindAPIServer] = []client.Object{
+	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kind.APIServer] = []client.Object{
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.213.0.1"}}}},
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "other"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}},
 	}
-	p.env.SuperHost, p.env.VNAgent = "https://10.213.0.2", kinds.VNAgent{Port: 10550}
+	p.env.SuperHost, p.env.VNAgent = "https://10.213.0.2", kind.VNAgent{Port: 10550}
 
 	all := []string{"superpool-isolation", "superpool-isolation-egress-0", "superpool-isolation-ingress-0"}
 	found := p.isolation(t)
@@ -233,11 +235,11 @@ func TestIsolation(t *testing.T) {
 
 	// The tenant has policies: the last one closes all pods.
 	closes := policySelecting("closes", &metav1.LabelSelector{}, bothWays...)
-	p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
+	p.tenantCache[kind.NetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
 	require.Equal(t, all, namesOf(p.isolation(t)))
-	p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy], closes)
+	p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy], closes)
 	require.Equal(t, all[:1], namesOf(p.isolation(t)))
-	p.tenantCache[kinds.KindNetworkPolicy] = nil
+	p.tenantCache[kind.NetworkPolicy] = nil
 	require.Equal(t, all, namesOf(p.isolation(t)))
 
 	// The operator opens the network, and closes it.
@@ -278,12 +280,12 @@ func TestIsolationOrder(t *testing.T) {
 	// The tenant is told; ours stays.
 	tenants := policySelecting("superpool-isolation", matching(need("nobody", opExists)))
 	tenants.UID = "policy-uid"
-	p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{tenants}
-	_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "superpool-isolation"}, 0)
+	p.tenantCache[kind.NetworkPolicy] = []client.Object{tenants}
+	_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "superpool-isolation"}, 0)
 	require.NoError(t, err)
 	require.NotEmpty(t, p.events.Events)
 	require.Equal(t, "Warning Conflict Super cluster r1 has a networkpolicy of that name with another owner", <-p.events.Events)
-	p.tenantCache[kinds.KindNetworkPolicy] = nil
+	p.tenantCache[kind.NetworkPolicy] = nil
 
 	writes = nil
 	open, err := policy.New("open", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}})
@@ -301,7 +303,7 @@ func TestIsolationBound(t *testing.T) {
 	for i := range 5 {
 		each := policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"a": fmt.Sprint(i), "b": fmt.Sprint(i)}}, bothWays...)
 		each.CreationTimestamp = metav1.Unix(int64(1000-i), 0)
-		p.tenantCache[kinds.KindNetworkPolicy] = append(p.tenantCache[kinds.KindNetworkPolicy], each)
+		p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy], each)
 	}
 	require.Equal(t, []string{"superpool-isolation"}, namesOf(p.isolation(t)))
 	require.NotEmpty(t, p.events.Events)
@@ -309,7 +311,7 @@ func TestIsolationBound(t *testing.T) {
 		"nothing is allowed to those pods (Ingress, Egress). One with an empty podSelector, or selectors of fewer labels, need none", <-p.events.Events)
 	require.Empty(t, p.events.Events)
 
-	p.tenantCache[kinds.KindNetworkPolicy][4].(*networkingv1.NetworkPolicy).Spec.PodSelector = *matching(need("a", opIn, make([]string, 101)...))
+	p.tenantCache[kind.NetworkPolicy][4].(*networkingv1.NetworkPolicy).Spec.PodSelector = *matching(need("a", opIn, make([]string, 101)...))
 	require.Equal(t, []string{"superpool-isolation"}, namesOf(p.isolation(t)))
 	require.Equal(t, "Warning TooManyNetworkPolicies Super cluster r1: the podSelector of NetworkPolicy 4 has a requirement of more than 100 values: "+
 		"nothing is allowed to the pods of namespace web that no NetworkPolicy selects (Ingress, Egress)", <-p.events.Events)
@@ -323,8 +325,8 @@ func TestIsolationBytes(t *testing.T) {
 	for i := range 128 {
 		closed = append(closed, fmt.Sprintf("10.%d.%d.0/25", i, i), fmt.Sprintf("fd00:1111:2222:3333:4444:5555:%x:0/115", i))
 	}
-	wide := &kinds.Confinement{Ranges: kinds.NewRanges(prefixes(closed...), nil)}
-	ours, none, bound := kinds.IsolationPolicies(nil, clusterKey, wide)
+	wide := &network.Confinement{Ranges: network.NewRanges(prefixes(closed...), nil)}
+	ours, none, bound := network.IsolationPolicies(nil, clusterKey, wide)
 	require.Empty(t, none)
 	require.Empty(t, bound)
 	require.Len(t, ours, 3)
@@ -335,11 +337,11 @@ func TestIsolationBytes(t *testing.T) {
 	for i := range 3 {
 		own = append(own, policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprint("a", i): "", fmt.Sprint("b", i): ""}}, bothWays...))
 	}
-	ours, none, bound = kinds.IsolationPolicies(own, clusterKey, confinement())
+	ours, none, bound = network.IsolationPolicies(own, clusterKey, confinement())
 	require.Empty(t, none)
 	require.Empty(t, bound)
 	require.Len(t, ours, 17)
-	ours, none, bound = kinds.IsolationPolicies(own, clusterKey, wide)
+	ours, none, bound = network.IsolationPolicies(own, clusterKey, wide)
 	require.Equal(t, []string{"Ingress", "Egress"}, none)
 	require.Regexp(t, `^the policies that select the pods which no NetworkPolicy selects take \d+ bytes, and at most 32768 may$`, bound)
 	require.Len(t, ours, 1, "the floor is there")
@@ -418,7 +420,7 @@ func TestIsolationOfHugeSelectors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
-			ours, closed, bound := kinds.IsolationPolicies(tc.own, clusterKey, confinement())
+			ours, closed, bound := network.IsolationPolicies(tc.own, clusterKey, confinement())
 			require.Less(t, time.Since(start), time.Minute)
 			require.Equal(t, tc.bound, bound)
 			require.Equal(t, []string{"Ingress", "Egress"}, closed)
@@ -430,7 +432,7 @@ func TestIsolationOfHugeSelectors(t *testing.T) {
 // TestIsolationWakes: what a change enqueues, and that pods wait for the floor.
 func TestIsolationWakes(t *testing.T) {
 	t.Parallel()
-	look := engine.Key{Kind: kinds.KindIsolation}
+	look := engine.Key{Kind: kind.Isolation}
 	front := policySelecting("a", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "front"}}, bothWays...)
 	rules := front.DeepCopy()
 	rules.Spec.Egress = egressRules{{}}
@@ -442,46 +444,46 @@ func TestIsolationWakes(t *testing.T) {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: floor.Namespace, Name: "superpool", Labels: floor.Labels, Annotations: floor.Annotations}}
 	for _, tc := range []struct {
 		name string
-		kinds.Change
+		kind.Change
 		want []engine.Key
 	}{
-		{name: "a policy is new", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Current: front}, want: []engine.Key{isolationKey}},
-		{name: "a policy is gone", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Old: front}, want: []engine.Key{isolationKey}},
-		{name: "other rules", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Old: front, Current: rules}},
-		{name: "other directions", Change: kinds.Change{Kind: kinds.KindNetworkPolicy, Old: front, Current: types}, want: []engine.Key{isolationKey}},
-		{name: "a node is new", Change: kinds.Change{Kind: kinds.KindNode, Side: kinds.SuperSide, Current: node}, want: []engine.Key{look}},
-		{name: "a node is heard of", Change: kinds.Change{Kind: kinds.KindNode, Side: kinds.SuperSide, Old: node, Current: beating}},
+		{name: "a policy is new", Change: kind.Change{Kind: kind.NetworkPolicy, Current: front}, want: []engine.Key{isolationKey}},
+		{name: "a policy is gone", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front}, want: []engine.Key{isolationKey}},
+		{name: "other rules", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front, Current: rules}},
+		{name: "other directions", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front, Current: types}, want: []engine.Key{isolationKey}},
+		{name: "a node is new", Change: kind.Change{Kind: kind.Node, Side: kind.SuperSide, Current: node}, want: []engine.Key{look}},
+		{name: "a node is heard of", Change: kind.Change{Kind: kind.Node, Side: kind.SuperSide, Old: node, Current: beating}},
 		{
-			name: "a node moves", Change: kinds.Change{Kind: kinds.KindNode, Side: kinds.SuperSide, Old: node, Current: nodeAt("10.213.0.12", "10.214.1.0/24")},
+			name: "a node moves", Change: kind.Change{Kind: kind.Node, Side: kind.SuperSide, Old: node, Current: nodeAt("10.213.0.12", "10.214.1.0/24")},
 			want: []engine.Key{look},
 		},
 		{
-			name: "the floor is there", Change: kinds.Change{Kind: kinds.KindIsolation, Side: kinds.SuperSide, Current: floor},
-			want: []engine.Key{isolationKey, {Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}},
+			name: "the floor is there", Change: kind.Change{Kind: kind.Isolation, Side: kind.SuperSide, Current: floor},
+			want: []engine.Key{isolationKey, {Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}},
 		},
 		{
-			name: "the quota is there", Change: kinds.Change{Kind: kinds.KindQuota, Side: kinds.SuperSide, Current: quota},
+			name: "the quota is there", Change: kind.Change{Kind: kind.Quota, Side: kind.SuperSide, Current: quota},
 			want: []engine.Key{
-				{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"},
-				{Tenant: clusterKey, Kind: kinds.KindToken, Namespace: "web", Name: "p/"},
-				{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"},
-				{Tenant: clusterKey, Kind: kinds.KindNode},
+				{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"},
+				{Tenant: clusterKey, Kind: kind.Token, Namespace: "web", Name: "p/"},
+				{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"},
+				{Tenant: clusterKey, Kind: kind.Node},
 				isolationKey,
-				{Tenant: clusterKey, Kind: kinds.KindOffer},
+				{Tenant: clusterKey, Kind: kind.Offer},
 			},
 		},
-		{name: "the floor changes", Change: kinds.Change{Kind: kinds.KindIsolation, Side: kinds.SuperSide, Old: floor, Current: floor}, want: []engine.Key{isolationKey}},
+		{name: "the floor changes", Change: kind.Change{Kind: kind.Isolation, Side: kind.SuperSide, Old: floor, Current: floor}, want: []engine.Key{isolationKey}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
-			p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p"}}}
-			if tc.Side == kinds.TenantSide {
+			p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p"}}}
+			if tc.Side == kind.TenantSide {
 				tc.Tenant = clusterKey
 			}
 			var got []engine.Key
 			for _, key := range p.env.Changed(tc.Change) {
-				if key.Kind != kinds.KindNetworkPolicy {
+				if key.Kind != kind.NetworkPolicy {
 					got = append(got, key)
 				}
 			}
@@ -495,8 +497,8 @@ func TestIsolationWakes(t *testing.T) {
 func TestIsolationOfNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, spec := range kinds.Specs() {
-		if spec.Name == kinds.KindIsolation {
-			require.Equal(t, kinds.KindNamespace, spec.From)
+		if spec.Name == kind.Isolation {
+			require.Equal(t, kind.Namespace, spec.From)
 			key, ours := spec.TenantKey(clusterKey, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
 			require.True(t, ours)
 			require.Equal(t, isolationKey, key)
@@ -515,19 +517,19 @@ func TestNetworkOfNodes(t *testing.T) {
 	p.env.Look = func(keys []engine.Key) { got = append(got, keys...) }
 	look := func() time.Duration {
 		got = nil
-		after, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), engine.Key{Kind: kinds.KindIsolation}, 0)
+		after, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 		require.NoError(t, err)
 		return after
 	}
 	excepts := func() []string {
 		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
 	}
-	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"}, excepts())
 	require.Zero(t, look())
 	require.Empty(t, got, "it is as seen before")
 	for range 3 {
-		p.superCache[kinds.KindNode] = append(p.superCache[kinds.KindNode], nodeAt("10.213.0.12", "10.214.2.0/24"))
+		p.superCache[kind.Node] = append(p.superCache[kind.Node], nodeAt("10.213.0.12", "10.214.2.0/24"))
 		require.Equal(t, 5*time.Second, look())
 		require.Empty(t, got)
 	}
@@ -544,10 +546,10 @@ func TestNetworkOfPods(t *testing.T) {
 	p.placed(t)
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	p.env.Clock, p.env.Look = clock, func([]engine.Key) {}
-	look := engine.Key{Kind: kinds.KindIsolation}
+	look := engine.Key{Kind: kind.Isolation}
 	excepts := func(block int) []string {
 		clock.SetTime(clock.Now().Add(5 * time.Second))
-		_, err := p.kind(kinds.KindIsolation).Reconcile(t.Context(), look, 0)
+		_, err := p.kind(kind.Isolation).Reconcile(t.Context(), look, 0)
 		require.NoError(t, err)
 		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[block].IPBlock.Except
 	}
@@ -559,10 +561,10 @@ func TestNetworkOfPods(t *testing.T) {
 		return pod
 	}
 	looks := func(pod *corev1.Pod) bool {
-		return slices.Contains(p.env.Changed(kinds.Change{Kind: kinds.KindPod, Side: kinds.SuperSide, Old: podAt(), Current: pod}), look)
+		return slices.Contains(p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: podAt(), Current: pod}), look)
 	}
-	p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-	p.superCache[kinds.KindPod] = []client.Object{podAt("10.214.2.7")}
+	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.superCache[kind.Pod] = []client.Object{podAt("10.214.2.7")}
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.214.2.0/24", "169.254.0.0/16"}, excepts(1), "pods that are there")
 
 	onNode := podAt("10.213.0.99")
@@ -574,7 +576,7 @@ func TestNetworkOfPods(t *testing.T) {
 	require.False(t, looks(podAt("10.214.9.2")))
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.214.2.0/24", "10.214.9.0/24", "169.254.0.0/16"}, excepts(1))
 	require.Equal(t, []string{"fd00:1::/64", "fd00:ec2::254/128"}, excepts(2))
-	p.superCache[kinds.KindPod] = nil
+	p.superCache[kind.Pod] = nil
 	require.Contains(t, excepts(1), "10.214.2.0/24", "another pod may get the address")
 
 	for i := range 256 {
@@ -588,18 +590,18 @@ func TestPodsWaitForIsolation(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
-	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
-	p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{
+	p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+	p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p", UID: "pod-uid"}, Spec: corev1.PodSpec{ServiceAccountName: "default", DNSPolicy: corev1.DNSDefault},
 	}}
 	name := client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}
 	create := func() {
 		for _, waited := range []time.Duration{0, time.Hour} {
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, waited)
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, waited)
 			require.NoError(t, err)
 		}
 	}
-	p.superCache[kinds.KindIsolation] = nil
+	p.superCache[kind.Isolation] = nil
 	create()
 	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), name, &corev1.Pod{})))
 	p.isolation(t)
@@ -613,7 +615,7 @@ func TestNamesHost(t *testing.T) {
 	for server, want := range map[string]bool{
 		"https://10.213.0.2:6443": false, "10.213.0.2": false, "https://[fd00::2]:6443": false, "https://api.example.com:6443": true, "api.example.com": true,
 	} {
-		require.Equal(t, want, kinds.NamesHost(server), server)
+		require.Equal(t, want, kind.NamesHost(server), server)
 	}
 }
 
@@ -628,7 +630,7 @@ func BenchmarkIsolationPolicies(b *testing.B) {
 			confinement := confinement()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, closed, _ := kinds.IsolationPolicies(own, clusterKey, confinement); len(closed) > 0 {
+				if _, closed, _ := network.IsolationPolicies(own, clusterKey, confinement); len(closed) > 0 {
 					b.Fatal(closed)
 				}
 			}
@@ -692,7 +694,7 @@ func TestIsolationOfTraffic(t *testing.T) {
 			p.placed(t)
 			p.tenant.NodePorts, p.tenant.Policy = tc.ports, &policy.Ref{}
 			p.tenant.Policy.Set(policyWith(t, tc.change))
-			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 			var got peers
 			for _, each := range p.isolation(t) {
 				for _, rule := range each.Spec.Ingress {

@@ -24,7 +24,12 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/config"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -160,7 +165,7 @@ func TestTenantPodStatus(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			untouched := []*corev1.Pod{tc.tenant.DeepCopy(), tc.super.DeepCopy()}
-			got, changes := kinds.TenantPodStatus(tc.tenant, tc.super, "r1", time.Unix(300, 0))
+			got, changes := podspec.TenantPodStatus(tc.tenant, tc.super, "r1", time.Unix(300, 0))
 			require.Equal(t, tc.want != nil, changes)
 			require.Empty(t, cmp.Diff(tc.want, got))
 			require.Empty(t, cmp.Diff(untouched, []*corev1.Pod{tc.tenant, tc.super}), "the pods lie in caches")
@@ -176,7 +181,7 @@ func TestSuperNamespace(t *testing.T) {
 		Annotations: map[string]string{"scheduler.tenancy.x-k8s.io/slice": "{}"},
 	}}
 	got := &corev1.Namespace{}
-	kinds.SuperNamespace(tenantNamespace, got, ownerOf("ns-uid"), nil, "baseline")
+	namespaces.SuperNamespace(tenantNamespace, got, ownerOf("ns-uid"), nil, "baseline")
 	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: clusterKey + "-web",
 		Labels: map[string]string{
@@ -239,7 +244,7 @@ func TestSuperQuota(t *testing.T) {
 			if tc.storage == nil {
 				quota.Annotations = map[string]string{"scheduler.tenancy.x-k8s.io/holds-storage": "true"} // of before
 			}
-			kinds.SuperQuota(quota, ownerOf("ns-uid"), kinds.Held{Pods: builders.Resources(tc.held...), Storage: tc.storage}, tc.extended, &tc.limits)
+			namespaces.SuperQuota(quota, ownerOf("ns-uid"), namespaces.Held{Pods: builders.Resources(tc.held...), Storage: tc.storage}, tc.extended, &tc.limits)
 			require.Equal(t, tc.storage != nil, quota.Annotations["scheduler.tenancy.x-k8s.io/holds-storage"] == "true")
 			require.Equal(t, extended, tc.extended)
 			require.Equal(t, clusterKey+"-web/superpool", quota.Namespace+"/"+quota.Name)
@@ -280,7 +285,7 @@ func TestTenantNode(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyRegion: "gone", "tenants": "own"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "tenant"}}},
 	}
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Port: 10550}, kinds.NodeShare{Held: builders.Resources("cpu", "10")})
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Port: 10550}, nodes.NodeShare{Held: builders.Resources("cpu", "10")})
 	want := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "r1.n1",
@@ -294,25 +299,25 @@ func TestTenantNode(t *testing.T) {
 		Status: status,
 	}
 	require.Empty(t, cmp.Diff(want, got))
-	key, ours := kinds.NodeKey("t", got)
+	key, ours := nodes.NodeKey("t", got)
 	require.True(t, ours)
 	require.Equal(t, engine.Key{Tenant: "t", Kind: "node", Name: "n1"}, key)
 
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Address: "10.9.9.9"}, kinds.NodeShare{})
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Address: "10.9.9.9"}, nodes.NodeShare{})
 	require.Equal(t, []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}}, got.Status.Addresses)
 	require.Zero(t, got.Status.DaemonEndpoints.KubeletEndpoint.Port)
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Address: "agent.example.com"}, kinds.NodeShare{})
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Address: "agent.example.com"}, nodes.NodeShare{})
 	require.Equal(t, []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "agent.example.com"}}, got.Status.Addresses)
 
 	superNode.Name = strings.Repeat("n", 59) + "." + strings.Repeat("m", 100)
-	kinds.TenantNode(superNode, got, "r1", kinds.VNAgent{Port: 10550}, kinds.NodeShare{})
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Port: 10550}, nodes.NodeShare{})
 	require.Equal(t, "r1."+strings.Repeat("n", 59), got.Labels[corev1.LabelHostname], "a label value has 63 characters at most and ends with a letter or digit")
 }
 
 func TestConfigs(t *testing.T) {
 	t.Parallel()
 	account := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "super-token"}}}
-	kinds.SuperServiceAccount(&corev1.ServiceAccount{
+	config.SuperServiceAccount(&corev1.ServiceAccount{
 		Secrets: []corev1.ObjectReference{{Name: "tenant-token"}}, AutomountServiceAccountToken: ptr.To(true),
 		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
 	}, account)
@@ -323,19 +328,19 @@ func TestConfigs(t *testing.T) {
 
 	secret := &corev1.Secret{Data: map[string][]byte{"gone": nil}}
 	content := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{"a": []byte("1")}, Immutable: ptr.To(true)}
-	kinds.SuperSecret(content, secret)
+	config.SuperSecret(content, secret)
 	require.Empty(t, cmp.Diff(content, secret))
-	kinds.SuperSecret(&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("t")}}, secret)
+	config.SuperSecret(&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("t")}}, secret)
 	require.Empty(t, cmp.Diff(&corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"token": []byte("t")}}, secret))
 
 	configMap := &corev1.ConfigMap{Data: map[string]string{"gone": ""}}
-	kinds.SuperConfigMap(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap)
+	config.SuperConfigMap(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap)
 	require.Empty(t, cmp.Diff(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap))
 }
 
 func TestSuperKey(t *testing.T) {
 	t.Parallel()
-	env := &kinds.Env{Declared: kinds.Specs()}
+	env := &kind.Env{Declared: kinds.Specs()}
 	for _, tc := range []struct {
 		kind   string
 		object client.Object
@@ -359,7 +364,7 @@ func TestSuperKey(t *testing.T) {
 			t.Parallel()
 			_, ours := env.SuperKey(tc.kind, tc.object)
 			require.False(t, ours, "it has no owner")
-			if tc.kind == kinds.KindNamespace {
+			if tc.kind == kind.Namespace {
 				tc.object.SetName(clusterKey + "-web")
 			} else {
 				tc.object.SetNamespace(clusterKey + "-web")
@@ -368,15 +373,15 @@ func TestSuperKey(t *testing.T) {
 			key, ours := env.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)
 			require.Equal(t, tc.want, key)
-			if tc.kind == kinds.KindToken {
-				_, ours = env.SuperKey(kinds.KindSecret, tc.object)
+			if tc.kind == kind.Token {
+				_, ours = env.SuperKey(kind.Secret, tc.object)
 				require.False(t, ours, "kind secret would delete it")
 			}
 		})
 	}
 	plain := &corev1.Secret{}
 	tenancy.SetOwner(plain, ownerOf("uid"))
-	_, ours := env.SuperKey(kinds.KindToken, plain)
+	_, ours := env.SuperKey(kind.Token, plain)
 	require.False(t, ours, "it holds no tokens")
 }
 
@@ -406,7 +411,7 @@ func TestPoliciesNameAllResources(t *testing.T) {
 	}
 	down := []string{}
 	for _, spec := range kinds.Specs() {
-		if spec.Tenant != nil && spec.Super != nil && (spec.Scope == kinds.ScopePlaced || spec.Scope == kinds.ScopeTenant) {
+		if spec.Tenant != nil && spec.Super != nil && (spec.Scope == kind.ScopePlaced || spec.Scope == kind.ScopeTenant) {
 			plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: spec.Name})
 			down = append(down, plural.Resource)
 		}

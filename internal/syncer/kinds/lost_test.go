@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -40,17 +41,17 @@ func TestNodeOfSilentSuperCluster(t *testing.T) {
 	superNode := builders.Node("n1").Obj()
 	superNode.Status.Conditions = ready(corev1.ConditionTrue)
 	tenantNode := &corev1.Node{}
-	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+	nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 
 	p := newPool(t, interceptor.Funcs{})
 	p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
-	p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, []client.Object{proofSuperPod("uid", onNode("n1"))}
+	p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{superNode}, []client.Object{proofSuperPod("uid", onNode("n1"))}
 	super := &silent{cache: p.superCache, current: true}
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	var answered time.Time
 	p.env.SuperCache, p.env.Clock, p.env.Answered = super, clock, func() time.Time { return answered }
-	nodes := p.kind(kinds.KindNode)
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	nodes := p.kind(kind.Node)
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
 	live := func() *corev1.Node {
 		node := &corev1.Node{}
 		require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "r1.n1"}, node))
@@ -97,7 +98,7 @@ func TestNodeOfSilentSuperCluster(t *testing.T) {
 			status.Status = node.Status
 			require.NoError(t, p.tenant.Client.Status().Update(t.Context(), status))
 		}
-		p.tenantCache[kinds.KindNode] = []client.Object{live()}
+		p.tenantCache[kind.Node] = []client.Object{live()}
 		after, err := nodes.Reconcile(t.Context(), key, 0)
 		require.NoError(t, err, tc.name)
 		require.Equal(t, 20*time.Second, after, tc.name)
@@ -118,14 +119,14 @@ func TestNodeOfDeadKubelet(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
 		superNode, tenantNode := builders.Node("n1").Obj(), &corev1.Node{}
 		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+		nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "NodeStatusUnknown"}}
 		p := newPool(t, interceptor.Funcs{})
 		p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
 		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
-		p.tenantCache[kinds.KindNode], p.superCache[kinds.KindNode] = []client.Object{tenantNode}, []client.Object{superNode}
-		p.superCache[kinds.KindPod] = []client.Object{proofSuperPod("uid", onNode("n1"))}
-		_, err := p.kind(kinds.KindNode).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}, 0)
+		p.tenantCache[kind.Node], p.superCache[kind.Node] = []client.Object{tenantNode}, []client.Object{superNode}
+		p.superCache[kind.Pod] = []client.Object{proofSuperPod("uid", onNode("n1"))}
+		_, err := p.kind(kind.Node).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, 0)
 		require.NoError(t, err)
 		live := &corev1.Node{}
 		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), live))
@@ -244,20 +245,20 @@ func TestPodOfSilentSuperCluster(t *testing.T) {
 			var tenantWrites, superWrites []string
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
-			p.superCache[kinds.KindServiceAccount] = []client.Object{builders.Owned(&corev1.ServiceAccount{}, ownerOf(""))}
-			p.superCache[kinds.KindServiceAccount][0].SetNamespace(clusterKey + "-web")
+			p.superCache[kind.ServiceAccount] = []client.Object{builders.Owned(&corev1.ServiceAccount{}, ownerOf(""))}
+			p.superCache[kind.ServiceAccount][0].SetNamespace(clusterKey + "-web")
 			tenantSide, superSide := side{live: tc.tenant}, side{live: tc.super}
 			p.tenant.Client, p.env.Super = writes(tenantSide.client(tenantUID), &tenantWrites), writes(superSide.client(superUID), &superWrites)
 			if tc.tenant != nil && !tc.unseen {
-				p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
+				p.tenantCache[kind.Pod] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kinds.KindPod] = []client.Object{tc.super}
+				p.superCache[kind.Pod] = []client.Object{tc.super}
 			}
 			super := &silent{cache: p.superCache}
 			p.env.SuperCache = super
-			pods := p.kind(kinds.KindPod)
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}
+			pods := p.kind(kind.Pod)
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}
 
 			_, err := pods.Reconcile(t.Context(), key, time.Hour)
 			require.NoError(t, err)

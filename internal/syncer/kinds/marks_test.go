@@ -15,7 +15,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -32,15 +32,15 @@ func withoutLabel[T client.Object](object T) T {
 func TestLabelIsPutBack(t *testing.T) {
 	t.Parallel()
 	inside, outside := metav1.ObjectMeta{Namespace: "web", Name: "x", UID: "uid"}, metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "x"}
-	for _, kind := range []struct {
+	for _, each := range []struct {
 		name          string
 		tenant, super client.Object
 	}{
-		{kinds.KindConfigMap, &corev1.ConfigMap{ObjectMeta: inside}, &corev1.ConfigMap{ObjectMeta: outside}},
-		{kinds.KindSecret, &corev1.Secret{ObjectMeta: inside}, &corev1.Secret{ObjectMeta: outside}},
-		{kinds.KindService, &corev1.Service{ObjectMeta: inside}, &corev1.Service{ObjectMeta: outside}},
-		{kinds.KindServiceAccount, &corev1.ServiceAccount{ObjectMeta: inside}, &corev1.ServiceAccount{ObjectMeta: outside}},
-		{kinds.KindNamespace, builders.Namespace("web"), builders.Namespace(clusterKey + "-web")},
+		{kind.ConfigMap, &corev1.ConfigMap{ObjectMeta: inside}, &corev1.ConfigMap{ObjectMeta: outside}},
+		{kind.Secret, &corev1.Secret{ObjectMeta: inside}, &corev1.Secret{ObjectMeta: outside}},
+		{kind.Service, &corev1.Service{ObjectMeta: inside}, &corev1.Service{ObjectMeta: outside}},
+		{kind.ServiceAccount, &corev1.ServiceAccount{ObjectMeta: inside}, &corev1.ServiceAccount{ObjectMeta: outside}},
+		{kind.Namespace, builders.Namespace("web"), builders.Namespace(clusterKey + "-web")},
 	} {
 		for _, tc := range []struct {
 			name   string
@@ -64,28 +64,28 @@ func TestLabelIsPutBack(t *testing.T) {
 				object.SetAnnotations(nil)
 			}},
 		} {
-			t.Run(kind.name+"/"+tc.name, func(t *testing.T) {
+			t.Run(each.name+"/"+tc.name, func(t *testing.T) {
 				t.Parallel()
 				p := newPool(t, interceptor.Funcs{})
 				p.placed(t)
-				tenantObject, superObject := kind.tenant.DeepCopyObject().(client.Object), kind.super.DeepCopyObject().(client.Object)
+				tenantObject, superObject := each.tenant.DeepCopyObject().(client.Object), each.super.DeepCopyObject().(client.Object)
 				tenantObject.SetUID("ns-uid")
 				superObject.SetUID("super-uid")
 				tenancy.SetOwner(superObject, ownerOf("ns-uid"))
 				tc.damage(superObject)
-				key := engine.Key{Tenant: clusterKey, Kind: kind.name, Namespace: "web", Name: "x"}
-				if kind.name == kinds.KindConfigMap {
+				key := engine.Key{Tenant: clusterKey, Kind: each.name, Namespace: "web", Name: "x"}
+				if each.name == kind.ConfigMap {
 					superObject.SetName("x")
 				}
-				if kind.name == kinds.KindNamespace {
+				if each.name == kind.Namespace {
 					key.Namespace, key.Name = "", "web"
-					p.superCache[kinds.KindNamespace] = nil
+					p.superCache[kind.Namespace] = nil
 				}
-				p.tenantCache[kind.name] = []client.Object{tenantObject}
+				p.tenantCache[each.name] = []client.Object{tenantObject}
 				require.NoError(t, p.superClient.Create(t.Context(), superObject))
 				before := superObject.DeepCopyObject().(client.Object)
 
-				_, err := p.kind(kind.name).Reconcile(t.Context(), key, 0)
+				_, err := p.kind(each.name).Reconcile(t.Context(), key, 0)
 				live := superObject.DeepCopyObject().(client.Object)
 				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(superObject), live))
 				if !tc.want {
@@ -156,9 +156,9 @@ func TestPodsWithoutMarks(t *testing.T) {
 			inTenant, inSuper := side{live: tc.tenant.DeepCopy()}, side{live: tc.live}
 			inTenant.live.DeletionTimestamp, inTenant.live.DeletionGracePeriodSeconds = nil, nil
 			p.tenant.Client, p.env.Super = inTenant.client(tenantUID), inSuper.client(superUID)
-			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
-			p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
+			p.tenantCache[kind.Pod] = []client.Object{tc.tenant}
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantLabel || tc.wantConflict, errors.As(err, &wait), "%v", err)
 			require.Empty(t, cmp.Diff(tc.wantRemoved, inTenant.deleted))

@@ -19,7 +19,9 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/pods"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -89,12 +91,12 @@ func TestMetaUp(t *testing.T) {
 			super, tenant := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.super}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.tenant}}
 			superBefore, before := super.DeepCopy(), tenant.DeepCopy()
 			got := *tenant
-			kinds.MetaUp(super, &got, tc.prefixes)
+			kind.MetaUp(super, &got, tc.prefixes)
 			require.Empty(t, cmp.Diff(tc.want, got.Annotations))
 			require.Empty(t, cmp.Diff(superBefore, super))
 			require.Empty(t, cmp.Diff(before, tenant))
 			again := got
-			kinds.MetaUp(super, &again, tc.prefixes)
+			kind.MetaUp(super, &again, tc.prefixes)
 			require.Empty(t, cmp.Diff(got, again))
 		})
 	}
@@ -117,16 +119,16 @@ func FuzzMetaUp(f *testing.F) {
 		tenantPod := builders.Pod("web", "p").Obj()
 		tenantPod.Labels = map[string]string{tenantKey: tenantValue, ours: "r1"}
 		tenantPod.Annotations = map[string]string{labelsUp: list}
-		rules := &kinds.Rules{Transparent: []string{prefix}}
+		rules := &kind.Rules{Transparent: []string{prefix}}
 		superPod := &corev1.Pod{}
-		kinds.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, &kinds.PodEnvironment{})
+		podspec.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, &podspec.PodEnvironment{})
 		superPod.UID = "super"
 		if _, ofTenant := superPod.Labels[superKey]; !ofTenant {
 			superPod.Labels[superKey] = superValue
 		}
 		turn := func() (*corev1.Pod, *corev1.Pod) {
-			kinds.MetaUp(superPod, tenantPod, rules.Transparent)
-			kinds.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, nil)
+			kind.MetaUp(superPod, tenantPod, rules.Transparent)
+			podspec.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, nil)
 			return tenantPod.DeepCopy(), superPod.DeepCopy()
 		}
 		// What a tenant has written in the list may take two turns.
@@ -153,7 +155,7 @@ func TestMetaOfPodComesUp(t *testing.T) {
 				Phase: corev1.PodPending, Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "")},
 			}))
 			superPod := &corev1.Pod{}
-			kinds.SuperPod(tenantPod, superPod, ownerOf("pod-uid"), p.rules(), &kinds.PodEnvironment{})
+			podspec.SuperPod(tenantPod, superPod, ownerOf("pod-uid"), p.rules(), &podspec.PodEnvironment{})
 			superPod.UID, superPod.Spec.NodeName, superPod.Status.Phase = "super", "n1", corev1.PodRunning
 			superPod.Annotations["net.io/status"], superPod.Labels["net.io/zone"] = "up", "z1"
 			p.tenant.Client = answering(newClientBuilder().WithStatusSubresource(&corev1.Pod{}).WithObjects(tenantPod).WithInterceptorFuncs(interceptor.Funcs{
@@ -166,11 +168,11 @@ func TestMetaOfPodComesUp(t *testing.T) {
 			}).Build(), tenantUID)
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantPod), tenantPod))
 			require.NoError(t, p.superClient.Create(t.Context(), superPod))
-			p.superCache[kinds.KindPod] = []client.Object{superPod}
+			p.superCache[kind.Pod] = []client.Object{superPod}
 			reconcile := func() *corev1.Pod {
-				p.tenantCache[kinds.KindPod] = []client.Object{tenantPod}
+				p.tenantCache[kind.Pod] = []client.Object{tenantPod}
 				before := tenantPod.DeepCopy()
-				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+				_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 				require.NoError(t, err)
 				require.Empty(t, cmp.Diff(before, tenantPod))
 				live := &corev1.Pod{}
@@ -196,8 +198,8 @@ func TestMetaOfPodComesUp(t *testing.T) {
 	}
 }
 
-func (p *pool) rules() *kinds.Rules {
-	return &kinds.Rules{Policy: p.tenant.Policy.Get(), Transparent: p.tenant.TransparentMetaPrefixes}
+func (p *pool) rules() *kind.Rules {
+	return &kind.Rules{Policy: p.tenant.Policy.Get(), Transparent: p.tenant.TransparentMetaPrefixes}
 }
 
 // TestIgnoreSync: an object that a tenant marks is not in super clusters, and leaves them once it is marked. A pod that
@@ -207,26 +209,26 @@ func TestIgnoreSync(t *testing.T) {
 	marked := map[string]string{tenancyv1alpha1.LabelIgnoreSync: "true"}
 	pod := builders.Pod("web", "p").Obj()
 	pod.Labels = marked
-	facts := &kinds.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: kinds.NamespaceReady, ServiceAccount: true}
-	require.Equal(t, kinds.StepNone, kinds.NextStep(pod, nil, facts))
+	facts := &pods.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: pods.NamespaceReady, ServiceAccount: true}
+	require.Equal(t, pods.StepNone, pods.NextStep(pod, nil, facts))
 	pod.Labels = map[string]string{tenancyv1alpha1.LabelIgnoreSync: "false"}
-	require.Equal(t, kinds.StepCreate, kinds.NextStep(pod, nil, facts))
+	require.Equal(t, pods.StepCreate, pods.NextStep(pod, nil, facts))
 
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: "config-uid"}}
-	p.tenantCache[kinds.KindConfigMap] = []client.Object{configMap}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: "settings"}
+	p.tenantCache[kind.ConfigMap] = []client.Object{configMap}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "settings"}
 	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(clusterKey, "web"), Name: "settings"}
 	reconcile := func() error {
 		p.tenant.Client = answering(newClientBuilder().WithObjects(configMap.DeepCopy()).Build(), tenantUID)
-		_, err := p.kind(kinds.KindConfigMap).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		live := &corev1.ConfigMap{}
 		if err := p.superClient.Get(t.Context(), name, live); err != nil {
 			return err
 		}
-		p.superCache[kinds.KindConfigMap] = []client.Object{live}
+		p.superCache[kind.ConfigMap] = []client.Object{live}
 		return nil
 	}
 	configMap.Labels = marked

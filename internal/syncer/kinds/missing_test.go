@@ -16,7 +16,8 @@ import (
 
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -70,7 +71,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 			}
 			p.tenant.Client = answering(newClientBuilder().Build(), tenantUID)
 			if !tc.connected {
-				p.env.Tenant = func(string) *kinds.Tenant { return nil }
+				p.env.Tenant = func(string) *kind.Tenant { return nil }
 			}
 			p.env.Missing = func(_ context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
 				require.Equal(t, []string{"acme/vc", "vc-uid"}, []string{name.String(), string(uid)})
@@ -87,7 +88,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 				}
 			}
 			for range 2 {
-				_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+				_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 				if tc.wantErr == "" {
 					require.NoError(t, err)
 				} else {
@@ -99,14 +100,14 @@ func TestMissingVirtualCluster(t *testing.T) {
 			}
 			if !tc.wantTold {
 				require.Empty(t, recorder.Events)
-				require.Zero(t, kinds.MissingVirtualClusters(p.env))
+				require.Zero(t, namespaces.MissingVirtualClusters(p.env))
 				return
 			}
 			require.Contains(t, <-recorder.Events, "Warning VirtualClusterMissing VirtualCluster acme/vc with UID vc-uid is missing")
 			require.Empty(t, recorder.Events, "once")
-			require.Equal(t, 1, kinds.MissingVirtualClusters(p.env))
-			p.superCache[kinds.KindNamespace] = nil
-			require.Zero(t, kinds.MissingVirtualClusters(p.env), "the operator has deleted what was left")
+			require.Equal(t, 1, namespaces.MissingVirtualClusters(p.env))
+			p.superCache[kind.Namespace] = nil
+			require.Zero(t, namespaces.MissingVirtualClusters(p.env), "the operator has deleted what was left")
 		})
 	}
 }

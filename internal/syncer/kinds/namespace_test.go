@@ -23,7 +23,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -69,7 +70,7 @@ func TestServicesOnly(t *testing.T) {
 			p.assigns(meta(tc.holds), meta(tc.holdsLive))
 			p.namespace.GetAnnotations()["tenancy.x-k8s.io/services-only"] = "true"
 			if tc.services {
-				p.tenantCache[kinds.KindService] = []client.Object{service}
+				p.tenantCache[kind.Service] = []client.Object{service}
 			}
 			if tc.servicesLive {
 				require.NoError(t, p.tenant.Client.Create(t.Context(), service.DeepCopy()))
@@ -77,9 +78,9 @@ func TestServicesOnly(t *testing.T) {
 			require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
 			require.NoError(t, p.superClient.Create(t.Context(), p.quota))
 			if tc.disconnected {
-				p.env.Tenant = func(string) *kinds.Tenant { return nil }
+				p.env.Tenant = func(string) *kind.Tenant { return nil }
 			}
-			_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+			_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 			require.Equal(t, tc.wantWait, err != nil, "%v", err)
 			err = p.superClient.Get(t.Context(), client.ObjectKey{Name: p.namespace.GetName()}, &corev1.Namespace{})
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
@@ -101,32 +102,32 @@ func TestNamespaceThatLeaves(t *testing.T) {
 	for _, object := range []client.Object{p.namespace, p.quota, secret, foreign} {
 		require.NoError(t, p.superClient.Create(t.Context(), object))
 	}
-	p.tenantCache[kinds.KindService] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
-	p.superCache[kinds.KindSecret] = []client.Object{secret, foreign}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}
+	p.tenantCache[kind.Service] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
+	p.superCache[kind.Secret] = []client.Object{secret, foreign}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
 
-	p.tenantCache[kinds.KindPod] = []client.Object{tenantPod(nil)}
-	_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
+	p.tenantCache[kind.Pod] = []client.Object{tenantPod(nil)}
+	_, err := p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}), "a pod is assigned here")
 
-	p.tenantCache[kinds.KindPod] = nil
-	_, err = p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
+	p.tenantCache[kind.Pod] = nil
+	_, err = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.ErrorContains(t, err, "waiting for the deletion of the objects in namespace")
 	require.Error(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}))
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(foreign), &corev1.Secret{}), "it is not ours")
 
-	p.superCache[kinds.KindSecret], p.superCache[kinds.KindIsolation] = []client.Object{foreign}, nil
-	p.env.SuperCache = unfilled{p.superCache, kinds.KindSecret}
-	_, err = p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
+	p.superCache[kind.Secret], p.superCache[kind.Isolation] = []client.Object{foreign}, nil
+	p.env.SuperCache = unfilled{p.superCache, kind.Secret}
+	_, err = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.ErrorContains(t, err, "waiting for the cache of the super cluster's secrets", "whether any is left is not known")
 
 	p.env.SuperCache = p.superCache
-	_, err = p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
+	_, err = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	got := &corev1.Namespace{}
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(p.namespace), got))
-	require.True(t, kinds.ServicesOnly(got))
+	require.True(t, kind.ServicesOnly(got))
 }
 
 // TestNamespaceThatComesBack is placed here again while it is being cleared: what is created for that stays.
@@ -145,17 +146,17 @@ func TestNamespaceThatComesBack(t *testing.T) {
 	live := interceptor.NewClient(elsewhere, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, object, options...)
-			if len(p.superCache[kinds.KindSecret]) == 1 {
-				p.superCache[kinds.KindSecret] = append(p.superCache[kinds.KindSecret], secret("new"))
+			if len(p.superCache[kind.Secret]) == 1 {
+				p.superCache[kind.Secret] = append(p.superCache[kind.Secret], secret("new"))
 			}
 			return err
 		},
 	})
 	p.assigns(elsewhere, live)
 	require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
-	p.tenantCache[kinds.KindService] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
-	p.superCache[kinds.KindSecret] = []client.Object{secret("old")}
-	_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+	p.tenantCache[kind.Service] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
+	p.superCache[kind.Secret] = []client.Object{secret("old")}
+	_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 	require.ErrorContains(t, err, "waiting for the deletion of the objects in namespace")
 	var left corev1.SecretList
 	require.NoError(t, p.superClient.List(t.Context(), &left))
@@ -206,16 +207,16 @@ func TestNamespaceWithoutPlacement(t *testing.T) {
 				}
 				return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: uid}}}
 			}
-			p.tenantCache[kinds.KindNamespace] = named(tc.inCache)
+			p.tenantCache[kind.Namespace] = named(tc.inCache)
 			answers := tenantUID
 			if tc.other {
 				answers = "another"
 			}
 			p.tenant.Client = answering(newClientBuilder().WithObjects(named(tc.live)...).Build(), answers)
 			if tc.disconnected {
-				p.env.Tenant = func(string) *kinds.Tenant { return nil }
+				p.env.Tenant = func(string) *kind.Tenant { return nil }
 			}
-			_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+			_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			require.Equal(t, tc.wantWait, err != nil, "%v", err)
@@ -286,24 +287,24 @@ func TestQuotaAnswers(t *testing.T) {
 				return builder.Build()
 			}
 			p.assigns(meta(tc.cached), meta(tc.live))
-			kind, key := p.kind(kinds.KindNamespace), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}
+			reconciler, key := p.kind(kind.Namespace), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
 			superNamespace := &corev1.Namespace{}
-			kinds.SuperNamespace(p.tenantCache[kinds.KindNamespace][0].(*corev1.Namespace), superNamespace, ownerOf("ns-uid"), &kinds.Rules{}, "baseline")
-			p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = []client.Object{superNamespace}, nil
+			namespaces.SuperNamespace(p.tenantCache[kind.Namespace][0].(*corev1.Namespace), superNamespace, ownerOf("ns-uid"), &kind.Rules{}, "baseline")
+			p.superCache[kind.Namespace], p.superCache[kind.Quota] = []client.Object{superNamespace}, nil
 			if tc.quota != nil {
 				quota := &corev1.ResourceQuota{}
-				kinds.SuperQuota(quota, ownerOf("ns-uid"), kinds.Held{Pods: builders.Resources("cpu", "2")}, nil, &p.tenant.Policy.Get().Spec().Limits)
+				namespaces.SuperQuota(quota, ownerOf("ns-uid"), namespaces.Held{Pods: builders.Resources("cpu", "2")}, nil, &p.tenant.Policy.Get().Spec().Limits)
 				if *tc.quota != "" {
 					quota.Annotations[schedulerv1alpha1.AnnotationDecision] = *tc.quota
 				}
 				require.NoError(t, p.superClient.Create(t.Context(), quota))
-				p.superCache[kinds.KindQuota] = []client.Object{quota.DeepCopy()}
+				p.superCache[kind.Quota] = []client.Object{quota.DeepCopy()}
 				if tc.stale {
 					require.NoError(t, p.superClient.Update(t.Context(), quota))
 				}
 				wrote = nil
 			}
-			_, err := kind.Reconcile(t.Context(), key, 0)
+			_, err := reconciler.Reconcile(t.Context(), key, 0)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			require.Equal(t, tc.wantWait, err != nil, "%v", err)
@@ -333,20 +334,20 @@ func TestLastAnswer(t *testing.T) {
 	for _, object := range []client.Object{p.namespace, p.quota} {
 		require.NoError(t, p.superClient.Create(t.Context(), object))
 	}
-	p.tenantCache[kinds.KindNamespace] = nil
-	kind, key := p.kind(kinds.KindNamespace), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}
+	p.tenantCache[kind.Namespace] = nil
+	reconciler, key := p.kind(kind.Namespace), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
 	stored := p.quota
 	stale := stored.DeepCopyObject().(client.Object)
 	require.NoError(t, p.superClient.Update(t.Context(), stored))
 	wrote = nil
-	p.superCache[kinds.KindQuota] = []client.Object{stale}
-	_, err := kind.Reconcile(t.Context(), key, 0)
+	p.superCache[kind.Quota] = []client.Object{stale}
+	_, err := reconciler.Reconcile(t.Context(), key, 0)
 	wait := &engine.WaitError{}
 	require.ErrorAs(t, err, &wait)
 	require.Equal(t, []string{"update np-uid"}, wrote, "the cache is behind, and nothing is deleted")
 
-	p.superCache[kinds.KindQuota], wrote = []client.Object{stored}, nil
-	_, err = kind.Reconcile(t.Context(), key, 0)
+	p.superCache[kind.Quota], wrote = []client.Object{stored}, nil
+	_, err = reconciler.Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"update np-uid", "delete " + clusterKey + "-web"}, wrote)
 }
@@ -375,14 +376,14 @@ func TestTerminatingSuperNamespace(t *testing.T) {
 			if tc.placed {
 				p.placed(t)
 			}
-			p.tenantCache[kinds.KindNamespace] = nil
+			p.tenantCache[kind.Namespace] = nil
 			if tc.uid != "" {
-				p.tenantCache[kinds.KindNamespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: tc.uid}}}
+				p.tenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: tc.uid}}}
 			}
 			began := metav1.NewTime(p.env.Clock.Now().Add(-tc.since))
 			p.namespace.SetDeletionTimestamp(&began)
 			for range 2 {
-				_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+				_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 				require.NoError(t, err)
 			}
 			require.Equal(t, tc.want, len(p.events.Events) == 1)
@@ -405,8 +406,8 @@ func TestOrphansAreProven(t *testing.T) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
 		tenancy.SetOwner(secret, ownerOf("secret-uid"))
 		require.NoError(t, p.superClient.Create(t.Context(), secret))
-		p.superCache[kinds.KindSecret] = []client.Object{secret}
-		_, err := p.kind(kinds.KindSecret).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSecret, Namespace: "web", Name: "password"}, 0)
+		p.superCache[kind.Secret] = []client.Object{secret}
+		_, err := p.kind(kind.Secret).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Secret, Namespace: "web", Name: "password"}, 0)
 		wait := &engine.WaitError{}
 		require.Equal(t, other, errors.As(err, &wait), "%v", err)
 		err = p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
@@ -421,14 +422,14 @@ func TestManySuperNamespaces(t *testing.T) {
 	p := newPool(t, interceptor.Funcs{})
 	p.tenant.Policy = &policy.Ref{}
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Namespaces = 1 }))
-	p.tenantCache[kinds.KindNamespace], p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil, nil
+	p.tenantCache[kind.Namespace], p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil, nil
 	builder := builders.Client(placementScheme(t))
 	const services, placed = 4, 2
 	name := func(i int) string { return fmt.Sprint("n", i) }
 	for i := range services + placed {
 		uid := types.UID("uid-" + name(i))
-		p.tenantCache[kinds.KindNamespace] = append(p.tenantCache[kinds.KindNamespace], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i), UID: uid}})
-		p.tenantCache[kinds.KindService] = append(p.tenantCache[kinds.KindService], serviceAt(name(i), "front", "10.97.0.7"))
+		p.tenantCache[kind.Namespace] = append(p.tenantCache[kind.Namespace], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i), UID: uid}})
+		p.tenantCache[kind.Service] = append(p.tenantCache[kind.Service], serviceAt(name(i), "front", "10.97.0.7"))
 		held := "r2"
 		if i >= services {
 			held = "r1"
@@ -437,10 +438,10 @@ func TestManySuperNamespaces(t *testing.T) {
 	}
 	meta := builder.Build()
 	p.assigns(meta, meta)
-	kind := p.kind(kinds.KindNamespace)
+	reconciler := p.kind(kind.Namespace)
 	reconcile := func(i int) {
 		t.Helper()
-		_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: name(i)}, 0)
+		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: name(i)}, 0)
 		require.NoError(t, err)
 	}
 	there := func() []corev1.Namespace {
@@ -459,8 +460,8 @@ func TestManySuperNamespaces(t *testing.T) {
 	// The quotas in them are none.
 	for _, made := range there() {
 		quota := builders.Owned(builders.Quota(made.Name, "superpool"), ownerOf("uid"))
-		p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Current: &made})
-		p.env.Changed(kinds.Change{Kind: kinds.KindQuota, Side: kinds.SuperSide, Current: quota})
+		p.env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Current: &made})
+		p.env.Changed(kind.Change{Kind: kind.Quota, Side: kind.SuperSide, Current: quota})
 	}
 	reconcile(services)
 	reconcile(services + 1)
@@ -470,8 +471,8 @@ func TestManySuperNamespaces(t *testing.T) {
 
 	gone := there()[0]
 	waiting := 0
-	for _, key := range p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Old: &gone}) {
-		if key.Kind == kinds.KindNamespace && tenancy.SuperNamespace(clusterKey, key.Name) != gone.Name {
+	for _, key := range p.env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Old: &gone}) {
+		if key.Kind == kind.Namespace && tenancy.SuperNamespace(clusterKey, key.Name) != gone.Name {
 			waiting++
 		}
 	}
@@ -488,20 +489,20 @@ func TestNamespaceThatGrows(t *testing.T) {
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "namespaces", Count: 10, Bytes: resource.MustParse("4Ki")}}
 	}))
-	p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil
+	p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil
 	reconcile := func(labels map[string]string) *corev1.Namespace {
 		t.Helper()
-		p.tenantCache[kinds.KindNamespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid", Labels: labels}}}
-		_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}, 0)
+		p.tenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid", Labels: labels}}}
+		_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 		require.NoError(t, err)
 		made := &corev1.Namespace{}
 		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Name: clusterKey + "-web"}, made))
 		var before client.Object
-		if shown := p.superCache[kinds.KindNamespace]; len(shown) > 0 {
+		if shown := p.superCache[kind.Namespace]; len(shown) > 0 {
 			before = shown[0]
 		}
-		p.env.Changed(kinds.Change{Kind: kinds.KindNamespace, Side: kinds.SuperSide, Old: before, Current: made})
-		p.superCache[kinds.KindNamespace] = []client.Object{made}
+		p.env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Old: before, Current: made})
+		p.superCache[kind.Namespace] = []client.Object{made}
 		return made
 	}
 	require.Equal(t, "a", reconcile(map[string]string{"team": "a"}).Labels["label.tenancy.x-k8s.io/team"])
@@ -514,9 +515,9 @@ func TestNamespaceThatGrows(t *testing.T) {
 	events := p.told()
 	require.NotEmpty(t, events)
 	require.Regexp(t, `^Warning TenantLimit Super cluster r1: namespaces of \d+ bytes exist, this one adds \d+, and at most 4096 are allowed \(limits.namespaces of TenantPolicy small\)$`, events[0])
-	made := p.superCache[kinds.KindNamespace][0].(*corev1.Namespace)
+	made := p.superCache[kind.Namespace][0].(*corev1.Namespace)
 	made.Annotations["tenancy.x-k8s.io/services-only"] = "true"
-	require.False(t, kinds.ServicesOnly(reconcile(manyLabels(100))), "what is ours is written")
+	require.False(t, kind.ServicesOnly(reconcile(manyLabels(100))), "what is ours is written")
 	reconcile(manyLabels(100))
 	p.told()
 	reconcile(manyLabels(100))

@@ -21,7 +21,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/network"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -51,10 +52,10 @@ func selectorPeer(namespaces, pods *metav1.LabelSelector) networkingv1.NetworkPo
 }
 
 // confinement closes 10.0.0.0/8 but for 10.5.0.0/16, with the tenant's API server and a vn-agent in it.
-func confinement() *kinds.Confinement {
-	return &kinds.Confinement{
-		Ranges: kinds.NewRanges(prefixes("10.0.0.0/8", "fd00::/8"), prefixes("10.5.0.0/16")),
-		Servers: []kinds.Server{
+func confinement() *network.Confinement {
+	return &network.Confinement{
+		Ranges: network.NewRanges(prefixes("10.0.0.0/8", "fd00::/8"), prefixes("10.5.0.0/16")),
+		Servers: []network.Server{
 			{Range: netip.MustParsePrefix("10.213.0.1/32"), Port: 6443, Calls: true}, {Range: netip.MustParsePrefix("10.213.0.11/32"), Port: 10550},
 		},
 	}
@@ -79,10 +80,10 @@ func TestSuperNetworkPolicyOfAService(t *testing.T) {
 	}
 	for _, address := range []string{"10.213.0.11/32", "192.0.2.1/32"} { // a node's, and a load balancer's outside of the pool
 		confined := confinement()
-		confined.Servers = []kinds.Server{{Range: netip.MustParsePrefix(address), Port: 30550, Behind: &agents, PodPort: 10550}}
+		confined.Servers = []network.Server{{Range: netip.MustParsePrefix(address), Port: 30550, Behind: &agents, PodPort: 10550}}
 		allowing := func(to peers) egressRules {
 			got := &networkingv1.NetworkPolicy{}
-			require.Empty(t, kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: to}}}}, got, clusterKey, confined))
+			require.Empty(t, network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: to}}}}, got, clusterKey, confined))
 			return got.Spec.Egress
 		}
 		require.Equal(t, egressRules{{Ports: tcp(30550), To: peers{peerAt(address)}}, {Ports: tcp(10550), To: peers{agents}}}, allowing(nil)[1:])
@@ -98,7 +99,7 @@ func TestSuperNetworkPolicyOfNodePorts(t *testing.T) {
 	confined := confinement()
 	confined.Servers = nil
 	for _, node := range nodes {
-		confined.Servers = append(confined.Servers, kinds.Server{Range: netip.MustParsePrefix(node.IPBlock.CIDR), Port: 31000, EndPort: 31099, Calls: true})
+		confined.Servers = append(confined.Servers, network.Server{Range: netip.MustParsePrefix(node.IPBlock.CIDR), Port: 31000, EndPort: 31099, Calls: true})
 	}
 	of := func(protocol corev1.Protocol, first, last int32) networkingv1.NetworkPolicyPort {
 		port := networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: ptr.To(intstr.FromInt32(first))}
@@ -123,7 +124,7 @@ func TestSuperNetworkPolicyOfNodePorts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got := &networkingv1.NetworkPolicy{}
-			kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{Ports: tc.ports, To: tc.to}}}}, got, clusterKey, confined)
+			network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{Ports: tc.ports, To: tc.to}}}}, got, clusterKey, confined)
 			var want egressRules
 			if tc.want != nil {
 				want = egressRules{{Ports: tc.want, To: nodes}}
@@ -139,7 +140,7 @@ func TestSuperNetworkPolicyOfNodePorts(t *testing.T) {
 		t.Parallel()
 		own := peers{selectorPeer(nil, &metav1.LabelSelector{})}
 		got := &networkingv1.NetworkPolicy{}
-		kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{}, {From: own}}}}, got, clusterKey, confined)
+		network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{}, {From: own}}}}, got, clusterKey, confined)
 		require.Subset(t, got.Spec.Ingress[0].From, nodes)
 		require.Len(t, got.Spec.Ingress[1].From, 1, "who lets in its own pods alone lets in no node")
 	})
@@ -152,7 +153,7 @@ func TestSuperNetworkPolicyOfTraffic(t *testing.T) {
 	controllers := selectorPeer(matching(metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: []string{"ingress"}}), nil)
 	node := peerAt("10.213.0.11/32")
 	confined := confinement()
-	confined.Servers = []kinds.Server{{Range: netip.MustParsePrefix("10.213.0.11/32"), Calls: true}}
+	confined.Servers = []network.Server{{Range: netip.MustParsePrefix("10.213.0.11/32"), Calls: true}}
 	confined.Callers = peers{controllers}
 	for _, tc := range []struct {
 		name string
@@ -170,7 +171,7 @@ func TestSuperNetworkPolicyOfTraffic(t *testing.T) {
 			t.Parallel()
 			got := &networkingv1.NetworkPolicy{}
 			rule := networkingv1.NetworkPolicyIngressRule{From: tc.from}
-			kinds.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{rule}, Egress: egressRules{{}}}}, got, clusterKey, confined)
+			network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{rule}, Egress: egressRules{{}}}}, got, clusterKey, confined)
 			require.Len(t, got.Spec.Egress, 1, "it may be called by them, and not call them")
 			var found peers
 			for _, peer := range got.Spec.Ingress[0].From {
@@ -260,7 +261,7 @@ func TestSuperNetworkPolicy(t *testing.T) {
 			if tc.open {
 				confinement = nil
 			}
-			require.Empty(t, cmp.Diff(tc.wantLost, kinds.SuperNetworkPolicy(policy, got, clusterKey, confinement)))
+			require.Empty(t, cmp.Diff(tc.wantLost, network.SuperNetworkPolicy(policy, got, clusterKey, confinement)))
 			require.Empty(t, cmp.Diff(untouched, policy), "the policy lies in a cache")
 			want := networkingv1.NetworkPolicySpec{
 				PodSelector: *ofTenant("app", "front"), PolicyTypes: policy.Spec.PolicyTypes, Ingress: tc.wantIngress, Egress: tc.wantEgress,
@@ -306,20 +307,20 @@ func TestHugeNetworkPolicy(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
-			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 			policy := &networkingv1.NetworkPolicy{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
 				Spec:       networkingv1.NetworkPolicySpec{PodSelector: all, Egress: egressRules{{}}},
 			}
-			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policy}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
+			p.tenantCache[kind.NetworkPolicy] = []client.Object{policy}
+			key := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
 			reconcile := func() *networkingv1.NetworkPolicy {
 				live := &networkingv1.NetworkPolicy{}
 				for range 3 {
-					_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+					_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 					require.NoError(t, err)
 					require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-					p.superCache[kinds.KindNetworkPolicy] = []client.Object{live}
+					p.superCache[kind.NetworkPolicy] = []client.Object{live}
 				}
 				return live
 			}
@@ -370,19 +371,19 @@ func TestNetworkPolicyNotice(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
-			p.superCache[kinds.KindNode] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 			policy := &networkingv1.NetworkPolicy{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
 				Spec:       networkingv1.NetworkPolicySpec{Egress: egressRules{{To: tc.peers}}},
 			}
-			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{policy}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}
+			p.tenantCache[kind.NetworkPolicy] = []client.Object{policy}
+			key := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
 			for range 3 {
-				_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), key, 0)
+				_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
 				live := &networkingv1.NetworkPolicy{}
 				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-				p.superCache[kinds.KindNetworkPolicy] = []client.Object{live}
+				p.superCache[kind.NetworkPolicy] = []client.Object{live}
 			}
 			if tc.want == "" {
 				require.Empty(t, p.events.Events)
@@ -459,15 +460,15 @@ func TestLargeNetworkPolicy(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
 				Spec:       networkingv1.NetworkPolicySpec{Egress: egressRules{{}}, PolicyTypes: bothWays},
 			}
-			p.tenantCache[kinds.KindNetworkPolicy] = []client.Object{tenantPolicy}
+			p.tenantCache[kind.NetworkPolicy] = []client.Object{tenantPolicy}
 			reconcile := func() *networkingv1.NetworkPolicy {
 				t.Helper()
 				live := &networkingv1.NetworkPolicy{}
 				for range 3 {
-					_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}, 0)
+					_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, 0)
 					require.NoError(t, err)
 					require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-					p.superCache[kinds.KindNetworkPolicy] = []client.Object{live}
+					p.superCache[kind.NetworkPolicy] = []client.Object{live}
 				}
 				return live
 			}

@@ -18,7 +18,9 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -53,7 +55,7 @@ const (
 func TestNodeNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 70)
-	nodes := cache{kinds.KindNode: {host("a", "a"), host("b", "host-b"), host("c", ""), host(long+"1", "long-1"), host(long+"2", "long-2")}}
+	nodes := cache{kind.Node: {host("a", "a"), host("b", "host-b"), host("c", ""), host(long+"1", "long-1"), host(long+"2", "long-2")}}
 	longHost := ("r1." + long)[:validation.LabelValueMaxLength]
 	nowhere := []corev1.NodeSelectorTerm{{}}
 	zone := requirement(zoneKey, in, "z1")
@@ -133,7 +135,7 @@ func TestNodeNames(t *testing.T) {
 					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{preferred},
 				}}
 			}
-			kinds.NewNodeNames("r1", nodes).Translate(spec, tc.pinned)
+			podspec.NewNodeNames("r1", nodes).Translate(spec, tc.pinned)
 			require.Empty(t, cmp.Diff(tc.wantSelector, spec.NodeSelector, emptyIsNil))
 			var got []corev1.NodeSelectorTerm
 			if spec.Affinity != nil && spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -190,11 +192,11 @@ func FuzzNodeNames(f *testing.F) {
 			pod.Spec.NodeSelector = map[string]string{hostKey: selected}
 		}
 		superPod := pod.DeepCopy()
-		kinds.NewNodeNames("r1", cache{kinds.KindNode: superNodes}).Translate(&superPod.Spec, "")
+		podspec.NewNodeNames("r1", cache{kind.Node: superNodes}).Translate(&superPod.Spec, "")
 		for _, object := range superNodes {
 			superNode, _ := object.(*corev1.Node)
 			tenantNode := &corev1.Node{}
-			kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+			nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 			require.Equal(t, tenancy.NodeName("r1", superNode.Name), tenantNode.Name)
 			before, errBefore := nodeaffinity.GetRequiredNodeAffinity(pod).Match(tenantNode)
 			after, errAfter := nodeaffinity.GetRequiredNodeAffinity(superPod).Match(superNode)
@@ -242,14 +244,14 @@ func TestLabelsOfTheTenantsNodes(t *testing.T) {
 			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Pods.NodeSelector = map[string]string{"pool": "small"}
 			}))
-			p.superCache[kinds.KindNode] = []client.Object{host("a", "a"), host("b", "host-b")}
-			p.tenantCache[kinds.KindNode] = []client.Object{
+			p.superCache[kind.Node] = []client.Object{host("a", "a"), host("b", "host-b")}
+			p.tenantCache[kind.Node] = []client.Object{
 				tenantNode("r1", "a", map[string]string{"disk": "hdd", "pool": "large"}), tenantNode("r1", "b", map[string]string{"disk": "ssd", hostKey: "r1.a"}),
 				tenantNode("r2", "b", map[string]string{"disk": "tape"}),
 			}
 			pod := tenantPod(func(pod *corev1.Pod) { pod.Spec.NodeSelector = tc.selector })
-			p.tenantCache[kinds.KindPod] = []client.Object{pod}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 20e9)
+			p.tenantCache[kind.Pod] = []client.Object{pod}
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 20e9)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.waits, errors.As(err, &wait), "%v", err)
 			require.Equal(t, tc.waits, err != nil, "%v", err)

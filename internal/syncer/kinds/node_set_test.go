@@ -12,7 +12,8 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -38,22 +39,22 @@ func TestNodeSetIsNotReplacedByAnOlderOne(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
 	superNode, tenantNode := builders.Node("n1", "cpu", "8", "pods", "110").Obj(), &corev1.Node{}
-	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+	nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 	p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
-	p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, []client.Object{&corev1.Pod{}}
+	p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{superNode}, []client.Object{&corev1.Pod{}}
 	p.env.Look = func([]engine.Key) {}
-	nodes, key := p.kind(kinds.KindNode), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	nodes, key := p.kind(kind.Node), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
 	reads := &held{answer: builders.Resources("cpu", "1", "pods", "5")}
 	p.env.Assignments = reads
 	reads.meanwhile = func() {
 		reads.answer = builders.Resources("cpu", "2", "pods", "5")
-		_, err := nodes.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode}, 0)
+		_, err := nodes.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node}, 0)
 		require.NoError(t, err)
 	}
 	live := &corev1.Node{}
 	for range 3 { // one writes the Node, one its status, and one finds nothing to write
 		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), live))
-		p.tenantCache[kinds.KindNode] = []client.Object{live.DeepCopy()}
+		p.tenantCache[kind.Node] = []client.Object{live.DeepCopy()}
 		_, err := nodes.Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 	}

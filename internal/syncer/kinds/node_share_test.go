@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -111,7 +112,7 @@ func TestNodeShare(t *testing.T) {
 				}
 				return made
 			}
-			share := kinds.NodeShare{Held: held, Virtual: node(tc.virtual), Policy: policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			share := nodes.NodeShare{Held: held, Virtual: node(tc.virtual), Policy: policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "disk")
 				spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "gpu"})
 				if tc.policy != nil {
@@ -125,7 +126,7 @@ func TestNodeShare(t *testing.T) {
 				tc.wantAllocatable = builders.Resources("cpu", "2", "memory", "32Gi", "pods", "20")
 			}
 			got := node(tc.before)
-			kinds.TenantNode(node(tc.super), got, "r1", kinds.VNAgent{}, share)
+			nodes.TenantNode(node(tc.super), got, "r1", kind.VNAgent{}, share)
 			require.Empty(t, cmp.Diff(tc.want, got.Spec.Taints, emptyIsNil))
 			require.Equal(t, tc.wantUnschedulable, got.Spec.Unschedulable)
 			for key, value := range tc.wantLabels {
@@ -137,7 +138,7 @@ func TestNodeShare(t *testing.T) {
 				require.Empty(t, cmp.Diff(tc.wantAllocatable, list))
 			}
 			again := got.DeepCopy()
-			kinds.TenantNode(node(tc.super), again, "r1", kinds.VNAgent{}, share)
+			nodes.TenantNode(node(tc.super), again, "r1", kind.VNAgent{}, share)
 			require.Empty(t, cmp.Diff(got, again), "a second time changes nothing")
 		})
 	}

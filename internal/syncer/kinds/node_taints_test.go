@@ -10,7 +10,8 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -43,7 +44,7 @@ func TestTaintsOfOthersStay(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			superNode := builders.Node("n1").Obj()
 			node := &corev1.Node{}
-			kinds.TenantNode(superNode, node, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+			nodes.TenantNode(superNode, node, "r1", kind.VNAgent{}, nodes.NodeShare{})
 			tc.stored(node)
 			p.tenant.Client = nodeName(newClientBuilder()).WithObjects(node).WithStatusSubresource(&corev1.Node{}).Build()
 			cached := &corev1.Node{}
@@ -52,12 +53,12 @@ func TestTaintsOfOthersStay(t *testing.T) {
 				require.NoError(t, p.tenant.Client.Update(t.Context(), cached.DeepCopy())) // vc-scheduler's
 				tc.cached(cached)
 			}
-			p.tenantCache[kinds.KindNode] = []client.Object{cached}
+			p.tenantCache[kind.Node] = []client.Object{cached}
 			superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"} // there is something to update
-			p.superCache[kinds.KindNode] = []client.Object{superNode}
-			p.superCache[kinds.KindPod] = []client.Object{&corev1.Pod{}}
+			p.superCache[kind.Node] = []client.Object{superNode}
+			p.superCache[kind.Pod] = []client.Object{&corev1.Pod{}}
 
-			_, err := p.kind(kinds.KindNode).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}, 0)
+			_, err := p.kind(kind.Node).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, 0)
 			if tc.wantConflict {
 				require.ErrorContains(t, err, "object was modified")
 			} else {

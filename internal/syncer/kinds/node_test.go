@@ -22,7 +22,9 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -46,14 +48,14 @@ func (c cache) InNamespace(kind, namespace string) []client.Object {
 func (c cache) List(kind string) []client.Object { return c[kind] }
 
 // Index returns all objects of a kind, but for IndexAddress those with that value.
-func (c cache) Index(kind, index, value string) []client.Object {
-	if index != kinds.IndexAddress {
-		return c[kind]
+func (c cache) Index(kindName, index, value string) []client.Object {
+	if index != kind.IndexAddress {
+		return c[kindName]
 	}
 	var found []client.Object
 	for _, spec := range kinds.Specs() {
-		for _, object := range c[kind] {
-			if spec.Name == kind && slices.Contains(spec.Indexes[index](object), value) {
+		for _, object := range c[kindName] {
+			if spec.Name == kindName && slices.Contains(spec.Indexes[index](object), value) {
 				found = append(found, object)
 			}
 		}
@@ -74,28 +76,28 @@ func TestNodeOfNoPods(t *testing.T) {
 	t.Parallel()
 	superNode := builders.Node("n1").Obj()
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
-	kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+	nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 	tenantClient := answering(nodeName(newClientBuilder()).WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build(), tenantUID)
 	require.NoError(t, tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 
-	tenant := &kinds.Tenant{Tenant: &tenants.Tenant{Key: clusterKey, ControlPlaneUID: tenantUID}, Client: tenantClient, Cache: cache{kinds.KindNode: {tenantNode}}}
-	superCache := cache{kinds.KindNode: {superNode}}
+	tenant := &kind.Tenant{Tenant: &tenants.Tenant{Key: clusterKey, ControlPlaneUID: tenantUID}, Client: tenantClient, Cache: cache{kind.Node: {tenantNode}}}
+	superCache := cache{kind.Node: {superNode}}
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	env := &kinds.Env{
+	env := &kind.Env{
 		Declared: kinds.Specs(), ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics, Assignments: assigned{},
-		Tenant:  func(string) *kinds.Tenant { return tenant },
-		Tenants: func() []*kinds.Tenant { return []*kinds.Tenant{tenant} },
+		Tenant:  func(string) *kind.Tenant { return tenant },
+		Tenants: func() []*kind.Tenant { return []*kind.Tenant{tenant} },
 	}
 	var nodes engine.Kind
-	for _, kind := range env.Reconcilers() {
-		if kind.Name() == kinds.KindNode {
-			nodes = kind
+	for _, reconciler := range env.Reconcilers() {
+		if reconciler.Name() == kind.Node {
+			nodes = reconciler
 		}
 	}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
-	require.Equal(t, []engine.Key{{Tenant: clusterKey, Kind: kinds.KindNode}, key}, nodes.Keys())
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
+	require.Equal(t, []engine.Key{{Tenant: clusterKey, Kind: kind.Node}, key}, nodes.Keys())
 
 	// What the super cluster says of its node after the tenant's was written.
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
@@ -127,7 +129,7 @@ func TestNodeOfNoPods(t *testing.T) {
 		{name: "it is gone again", passes: 55 * time.Second, wantAfter: 20 * time.Second, wantThere: true, wantRenewed: 1120},
 		{name: "for long", passes: 60 * time.Second, wantRenewed: 1120},
 	} {
-		superCache[kinds.KindPod] = tc.pods
+		superCache[kind.Pod] = tc.pods
 		there, renewed := pass(tc.passes, tc.wantAfter)
 		require.Equal(t, tc.wantThere, there, tc.name)
 		require.Equal(t, tc.wantRenewed, renewed, tc.name)
@@ -146,7 +148,7 @@ func TestNodeOfTenant(t *testing.T) {
 	superNode := builders.Node("n1").Obj()
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
 	superNode.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
 	for _, tc := range []struct {
 		name string
 		// made is whether the tenant has made the Node, bound whether it has bound a pod to it.
@@ -160,18 +162,18 @@ func TestNodeOfTenant(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
-			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+			nodes.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 			live := newClientBuilder().WithStatusSubresource(&corev1.Node{})
 			if tc.made {
 				live = live.WithObjects(tenantNode)
-				p.tenantCache[kinds.KindNode] = []client.Object{tenantNode}
+				p.tenantCache[kind.Node] = []client.Object{tenantNode}
 			}
 			if tc.bound {
-				p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{}}
+				p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{}}
 			}
 			p.tenant.Client = live.Build()
-			p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{superNode}, nil
-			_, err := p.kind(kinds.KindNode).Reconcile(t.Context(), key, 0)
+			p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{superNode}, nil
+			_, err := p.kind(kind.Node).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			after := &corev1.Node{}
 			err = p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), after)
@@ -186,7 +188,7 @@ func TestNodeOfTenant(t *testing.T) {
 // tenant's controllers would delete the pod.
 func TestNodeThatIsNeeded(t *testing.T) {
 	t.Parallel()
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
 	for _, tc := range []struct {
 		name      string
 		pods      []client.Object
@@ -202,12 +204,12 @@ func TestNodeThatIsNeeded(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
-			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+			nodes.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 			p.tenant.Client = answering(nodeName(newClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
-			p.tenantCache[kinds.KindNode], p.superCache[kinds.KindNode] = []client.Object{tenantNode}, []client.Object{builders.Node("n1").Obj()}
+			p.tenantCache[kind.Node], p.superCache[kind.Node] = []client.Object{tenantNode}, []client.Object{builders.Node("n1").Obj()}
 			clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 			p.env.Clock = clock
-			nodes := p.kind(kinds.KindNode)
+			nodes := p.kind(kind.Node)
 			_, err := nodes.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			clock.SetTime(clock.Now().Add(2 * time.Minute))
@@ -234,12 +236,12 @@ func TestNodesThatTenantsMakeUp(t *testing.T) {
 	p.env.Super = answering(newClientBuilder().WithInterceptorFuncs(super).Build(), superUID)
 	p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
 	p.tenant.Client = answering(nodeName(newClientBuilder()).Build(), tenantUID)
-	nodes := p.kind(kinds.KindNode)
+	reconciler := p.kind(kind.Node)
 	for i := range 700 {
 		made := &corev1.Node{}
-		kinds.TenantNode(builders.Node(fmt.Sprint("n", i)).Obj(), made, "r1", kinds.VNAgent{}, kinds.NodeShare{})
-		p.tenantCache[kinds.KindNode], p.tenantCache[kinds.KindPod] = []client.Object{made}, []client.Object{tenantPod(bound(made.Name))}
-		_, _ = nodes.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: fmt.Sprint("n", i)}, 0)
+		nodes.TenantNode(builders.Node(fmt.Sprint("n", i)).Obj(), made, "r1", kind.VNAgent{}, nodes.NodeShare{})
+		p.tenantCache[kind.Node], p.tenantCache[kind.Pod] = []client.Object{made}, []client.Object{tenantPod(bound(made.Name))}
+		_, _ = reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: fmt.Sprint("n", i)}, 0)
 	}
 	require.Equal(t, 500, reads)
 }
@@ -247,7 +249,7 @@ func TestNodesThatTenantsMakeUp(t *testing.T) {
 // super cluster says so, and nothing else proves it.
 func TestNodeThatIsGone(t *testing.T) {
 	t.Parallel()
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
 	for _, tc := range []struct {
 		name   string
 		change func(tenantNode *corev1.Node)
@@ -279,14 +281,14 @@ func TestNodeThatIsGone(t *testing.T) {
 			}}
 			p.env.Super = answering(newClientBuilder().WithObjects(tc.live...).WithInterceptorFuncs(super).Build(), tc.uid)
 			tenantNode := &corev1.Node{}
-			kinds.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
+			nodes.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 			if tc.change != nil {
 				tc.change(tenantNode)
 			}
 			pod := tenantPod(bound("r1.n1"))
 			p.tenant.Client = answering(nodeName(newClientBuilder()).WithObjects(tenantNode, pod).WithStatusSubresource(tenantNode).Build(), tenantUID)
-			p.tenantCache[kinds.KindNode], p.tenantCache[kinds.KindPod] = []client.Object{tenantNode}, []client.Object{pod}
-			nodes, there := p.kind(kinds.KindNode), func() bool {
+			p.tenantCache[kind.Node], p.tenantCache[kind.Pod] = []client.Object{tenantNode}, []client.Object{pod}
+			nodes, there := p.kind(kind.Node), func() bool {
 				return p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{}) == nil
 			}
 			_, err := nodes.Reconcile(t.Context(), key, 0)
@@ -295,11 +297,11 @@ func TestNodeThatIsGone(t *testing.T) {
 			if tc.wantStays {
 				return
 			}
-			p.tenantCache[kinds.KindNode] = nil
+			p.tenantCache[kind.Node] = nil
 			_, err = nodes.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.False(t, there(), "its pods do not bring it back")
-			p.superCache[kinds.KindNode], p.superCache[kinds.KindPod] = []client.Object{builders.Node("n1").Obj()}, []client.Object{proofSuperPod("uid", onNode("n1"))}
+			p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{builders.Node("n1").Obj()}, []client.Object{proofSuperPod("uid", onNode("n1"))}
 			_, err = nodes.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.True(t, there(), "a node that is back is another one")

@@ -28,7 +28,10 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -50,16 +53,16 @@ func FuzzOffered(f *testing.F) {
 			&nodev1.RuntimeClass{ObjectMeta: meta, Handler: name, Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"n": parameter}}},
 		}
 		superObject := objects[int(which)%len(objects)]
-		kind := []string{kinds.KindStorageClass, kinds.KindPriorityClass, kinds.KindRuntimeClass}[int(which)%len(objects)]
+		kind := []string{kind.StorageClass, kind.PriorityClass, kind.RuntimeClass}[int(which)%len(objects)]
 		before := superObject.DeepCopyObject()
-		first, ok := kinds.Offered(kind, superObject, nil)
+		first, ok := dynamic.Offered(kind, superObject, nil)
 		require.True(t, ok)
 		require.Empty(t, first.GetAnnotations()["a"]+first.GetLabels()["l"])
 		mine := metav1.ObjectMeta{Name: "fast", UID: "1", ResourceVersion: "3", Annotations: map[string]string{"mine": "1"}}
 		first.SetAnnotations(mine.Annotations)
 		first.SetUID(mine.UID)
 		cached := first.DeepCopyObject()
-		second, ok := kinds.Offered(kind, superObject, first)
+		second, ok := dynamic.Offered(kind, superObject, first)
 		require.True(t, ok)
 		require.Empty(t, cmp.Diff(first, second))
 		require.Empty(t, cmp.Diff(cached, first))
@@ -90,11 +93,11 @@ func offering(t *testing.T, tenant, super interceptor.Funcs, live ...client.Obje
 	p.tenant.Policy.Set(listing)
 	p.tenant.Client = answering(interceptor.NewClient(newClientBuilder().WithObjects(live...).Build(), tenant), tenantUID)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "csi.example.com"}
-	p.superCache[kinds.KindStorageClass] = []client.Object{class}
+	p.superCache[kind.StorageClass] = []client.Object{class}
 	return p, class
 }
 
-var offerOfFast = engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer, Namespace: kinds.KindStorageClass, Name: "fast"}
+var offerOfFast = engine.Key{Tenant: clusterKey, Kind: kind.Offer, Namespace: kind.StorageClass, Name: "fast"}
 
 // offeredBy returns a tenant's StorageClass with these notes, as pairs.
 func offeredBy(pairs ...string) *storagev1.StorageClass {
@@ -142,11 +145,11 @@ func TestOfferedClassIsWithdrawn(t *testing.T) {
 			if tc.inSuper {
 				require.NoError(t, p.superClient.Create(t.Context(), class))
 			}
-			p.superCache[kinds.KindStorageClass] = nil
+			p.superCache[kind.StorageClass] = nil
 			p.tenant.Client = answering(p.tenant.Client.(client.WithWatch), tc.tenant)
-			p.tenantCache[kinds.KindStorageClass] = []client.Object{tc.cached}
+			p.tenantCache[kind.StorageClass] = []client.Object{tc.cached}
 			before := tc.cached.DeepCopy()
-			_, err := p.kind(kinds.KindOffer).Reconcile(t.Context(), offerOfFast, 0)
+			_, err := p.kind(kind.Offer).Reconcile(t.Context(), offerOfFast, 0)
 			require.Equal(t, tc.wantErr, err != nil, "%v", err)
 			require.Empty(t, cmp.Diff(before, tc.cached))
 			left := &storagev1.StorageClass{}
@@ -166,13 +169,13 @@ func TestOffersAll(t *testing.T) {
 	listing, err := policy.New("all", spec)
 	require.NoError(t, err)
 	p.tenant.Policy.Set(listing)
-	p.superCache[kinds.KindStorageClass] = append(p.superCache[kinds.KindStorageClass],
+	p.superCache[kind.StorageClass] = append(p.superCache[kind.StorageClass],
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "csi.example.com"})
 	names := []string{}
-	for _, key := range p.kind(kinds.KindOffer).Keys() {
-		if key.Namespace == kinds.KindStorageClass {
+	for _, key := range p.kind(kind.Offer).Keys() {
+		if key.Namespace == kind.StorageClass {
 			names = append(names, key.Name)
-			_, err := p.kind(kinds.KindOffer).Reconcile(t.Context(), key, 0)
+			_, err := p.kind(kind.Offer).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: key.Name}, &storagev1.StorageClass{}))
 		}
@@ -211,13 +214,13 @@ func TestOfferedBySyncPolicy(t *testing.T) {
 				return to.Get(ctx, name, object, options...)
 			}})
 			if tc.elsewhere {
-				p.superCache[kinds.KindNamespace] = nil
+				p.superCache[kind.Namespace] = nil
 				p.assigns(builders.Client(placementScheme(t)).Build(), nil)
 			}
 			tc.spec.Group, tc.spec.Version, tc.spec.Kind, tc.spec.Direction = "example.com", "v1", "Planet", tenancyv1alpha1.SyncUp
 			rules, refusal := syncpolicy.Compile(&tenancyv1alpha1.SyncPolicy{ObjectMeta: metav1.ObjectMeta{Name: "planets"}, Spec: tc.spec}, nil)
 			require.Nil(t, refusal)
-			kinds.SetCustom(p.env, []kinds.Custom{{Rules: rules, Resource: "planets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
+			kinds.SetCustom(p.env, []dynamic.Custom{{Rules: rules, Resource: "planets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
 				require.Equal(t, "earth", name)
 				return proof.NotNeeded("the policy does not list it"), tc.refuses
 			}}})
@@ -226,7 +229,7 @@ func TestOfferedBySyncPolicy(t *testing.T) {
 			offer.Mark(earth, "r1", offer.Note{Hash: "a"})
 			p.tenant.Client = answering(builders.Client(runtime.NewScheme()).WithObjects(earth).Build(), tenantUID)
 			p.tenantCache[planets] = []client.Object{earth}
-			_, err := p.kind(kinds.KindOffer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer, Namespace: planets, Name: "earth"}, 0)
+			_, err := p.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer, Namespace: planets, Name: "earth"}, 0)
 			require.Equal(t, tc.waits, err != nil, "%v", err)
 			err = p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "earth"}, earth.DeepCopy())
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
@@ -241,9 +244,9 @@ func TestOfferedClassDiffers(t *testing.T) {
 	p, class := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
 	meta := record.NewFakeRecorder(4096)
 	p.env.MetaRecorder, p.env.VirtualNode = meta, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
-	offers := p.kind(kinds.KindOffer)
+	offers := p.kind(kind.Offer)
 	differ := func(superCluster string) {
-		p.tenantCache[kinds.KindStorageClass] = []client.Object{offeredBy(superCluster, "a")}
+		p.tenantCache[kind.StorageClass] = []client.Object{offeredBy(superCluster, "a")}
 		_, err := offers.Reconcile(t.Context(), offerOfFast, 0)
 		require.NoError(t, err)
 	}
@@ -292,16 +295,16 @@ func TestPriorityClassOfPod(t *testing.T) {
 			t.Parallel()
 			p, _ := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
 			if tc.tenant != nil {
-				p.tenantCache[kinds.KindPriorityClass] = []client.Object{tc.tenant}
+				p.tenantCache[kind.PriorityClass] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kinds.KindPriorityClass] = []client.Object{tc.super}
+				p.superCache[kind.PriorityClass] = []client.Object{tc.super}
 			}
-			got, err := kinds.OfferedPriorityClass(p.env, p.tenant, tc.names)
+			got, err := dynamic.OfferedPriorityClass(p.env, p.tenant, tc.names)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 			superPod := &corev1.Pod{}
-			kinds.SuperPod(&corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: tc.names}}, superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{PriorityClass: got})
+			podspec.SuperPod(&corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: tc.names}}, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{PriorityClass: got})
 			require.Equal(t, tc.want, superPod.Spec.PriorityClassName)
 			require.Nil(t, superPod.Spec.Priority)
 		})
@@ -312,26 +315,26 @@ func TestPriorityClassOfPod(t *testing.T) {
 func TestOfferOfNobody(t *testing.T) {
 	t.Parallel()
 	p, _ := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
-	p.superCache[kinds.KindNamespace] = nil
+	p.superCache[kind.Namespace] = nil
 	p.assigns(builders.Client(placementScheme(t)).Build(), nil)
-	_, err := p.kind(kinds.KindOffer).Reconcile(t.Context(), offerOfFast, time.Second)
+	_, err := p.kind(kind.Offer).Reconcile(t.Context(), offerOfFast, time.Second)
 	require.NoError(t, err)
 	require.True(t, apierrors.IsNotFound(p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, &storagev1.StorageClass{})))
 
 	p.placed(t)
 	var enqueued []engine.Key
 	p.env.Look = func(keys []engine.Key) { enqueued = append(enqueued, keys...) }
-	_, err = p.kind(kinds.KindOffer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer}, 0)
+	_, err = p.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer}, 0)
 	require.NoError(t, err)
 	require.Contains(t, enqueued, offerOfFast)
-	_, err = p.kind(kinds.KindOffer).Reconcile(t.Context(), offerOfFast, 0)
+	_, err = p.kind(kind.Offer).Reconcile(t.Context(), offerOfFast, 0)
 	require.NoError(t, err)
 	class := &storagev1.StorageClass{}
 	require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, class))
 	require.Equal(t, "true", class.Labels[tenancyv1alpha1.LabelOffered])
 
 	enqueued = nil
-	_, err = p.kind(kinds.KindOffer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer}, 0)
+	_, err = p.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer}, 0)
 	require.NoError(t, err)
 	require.Empty(t, enqueued, "nothing has changed")
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -66,15 +66,15 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 				return tc.policyErr
 			}, Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return nil }})
 			p.placed(t)
-			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
-			p.tenantCache[kinds.KindNetworkPolicy], p.superCache[kinds.KindNetworkPolicy] = tc.tenant, tc.super
-			_, err := p.kind(kinds.KindNetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNetworkPolicy, Namespace: "web", Name: "front"}, 0)
+			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
+			p.tenantCache[kind.NetworkPolicy], p.superCache[kind.NetworkPolicy] = tc.tenant, tc.super
+			_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, 0)
 			require.ErrorIs(t, err, tc.policyErr)
-			p.tenantCache[kinds.KindPod] = []client.Object{proofPod("uid")}
+			p.tenantCache[kind.Pod] = []client.Object{proofPod("uid")}
 			if tc.unfilled {
-				p.tenant.Cache = unfilled{p.tenantCache, kinds.KindNetworkPolicy}
+				p.tenant.Cache = unfilled{p.tenantCache, kind.NetworkPolicy}
 			}
-			_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, tc.waited)
+			_, err = p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, tc.waited)
 			require.Equal(t, tc.wantPolicyWait, !created)
 			if tc.wantPolicyWait {
 				wait := &engine.WaitError{}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 )
 
 func serviceAt(namespace, name, address string, ports ...corev1.ServicePort) *corev1.Service {
@@ -32,7 +32,7 @@ func values(env []corev1.EnvVar) string {
 // them.
 func TestServiceVariables(t *testing.T) {
 	t.Parallel()
-	env := &kinds.PodEnvironment{
+	env := &podspec.PodEnvironment{
 		Services: []*corev1.Service{
 			serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80}),
 			serviceAt("default", "kubernetes", "10.97.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}),
@@ -48,7 +48,7 @@ func TestServiceVariables(t *testing.T) {
 		}
 	})
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
+	podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
 	const front = "FRONT_SERVICE_HOST=10.97.0.7 FRONT_SERVICE_PORT=80 FRONT_PORT=tcp://10.97.0.7:80 FRONT_PORT_80_TCP=tcp://10.97.0.7:80 " +
 		"FRONT_PORT_80_TCP_PROTO=tcp FRONT_PORT_80_TCP_PORT=80 FRONT_PORT_80_TCP_ADDR=10.97.0.7"
 	const apiServer = "KUBERNETES_SERVICE_HOST=10.97.0.1 KUBERNETES_SERVICE_PORT=443 KUBERNETES_SERVICE_PORT_HTTPS=443 KUBERNETES_PORT=tcp://10.97.0.1:443 " +
@@ -59,7 +59,7 @@ func TestServiceVariables(t *testing.T) {
 
 	require.Empty(t, superPod.Spec.EphemeralContainers, "they cannot be created with a pod")
 	superPod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "old", Image: "super"}}}
-	kinds.AddEphemeralContainers(pod, superPod, ownerOf("pod-uid"), nil, env)
+	podspec.AddEphemeralContainers(pod, superPod, ownerOf("pod-uid"), nil, env)
 	require.Len(t, superPod.Spec.EphemeralContainers, 2)
 	require.Equal(t, "super", superPod.Spec.EphemeralContainers[0].Image)
 	require.Equal(t, front+" "+apiServer+" V=web", values(superPod.Spec.EphemeralContainers[1].Env))
@@ -120,7 +120,7 @@ func TestDNS(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			env := &kinds.PodEnvironment{Nameservers: []string{"10.97.0.10"}, Domain: "example.org"}
+			env := &podspec.PodEnvironment{Nameservers: []string{"10.97.0.10"}, Domain: "example.org"}
 			if tc.noDNS {
 				env.Nameservers = nil
 			}
@@ -129,7 +129,7 @@ func TestDNS(t *testing.T) {
 			})
 			untouched := pod.DeepCopy()
 			superPod := &corev1.Pod{}
-			kinds.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
+			podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
 			require.Equal(t, tc.wantPolicy, superPod.Spec.DNSPolicy)
 			require.Empty(t, cmp.Diff(tc.want, superPod.Spec.DNSConfig))
 			require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod lies in a cache")

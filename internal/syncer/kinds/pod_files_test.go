@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 )
 
 // TestFilesOfOneField: files that show the same share an annotation, so that two volumes with all annotations take no
@@ -22,7 +23,7 @@ func TestFilesOfOneField(t *testing.T) {
 		pod.Spec.Volumes = []corev1.Volume{downwardFiles(2, "metadata.annotations"), downwardFiles(1, "metadata.labels"), projectedFiles(1, "metadata.annotations")}
 	})
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
 	shown := func(volume int) string { return superPod.Spec.Volumes[volume].DownwardAPI.Items[0].FieldRef.FieldPath }
 	const first, third = "downward.tenancy.x-k8s.io/0", "downward.tenancy.x-k8s.io/2"
 	require.Equal(t, []string{"metadata.annotations['" + first + "']", "metadata.annotations['" + third + "']"}, []string{shown(0), shown(1)})
@@ -40,7 +41,7 @@ func TestFilesOfOneField(t *testing.T) {
 
 	const earlier = "downward.tenancy.x-k8s.io/3"
 	superPod.UID, superPod.Annotations[earlier], pod.Annotations["note"] = "super-uid", "", "2"
-	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, nil)
+	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, nil)
 	require.Equal(t, []string{"note=\"2\"", "note=\"2\""}, []string{superPod.Annotations[first], superPod.Annotations[earlier]})
 	require.Equal(t, 3, downward())
 }
@@ -61,11 +62,11 @@ func TestFilesThatGrow(t *testing.T) {
 	})
 	pod.Annotations["note"], pod.Labels["team"], pod.Spec.Containers[0].Image = strings.Repeat(`"`, 140<<10), "a", "image:2"
 	for range 3 {
-		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		require.NotNil(t, updated)
 		updated.Status.Phase = corev1.PodRunning
-		p.superCache[kinds.KindPod] = []client.Object{updated}
+		p.superCache[kind.Pod] = []client.Object{updated}
 		live := &corev1.Pod{}
 		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), live))
 		pod.ResourceVersion = live.ResourceVersion
@@ -97,7 +98,7 @@ func TestFilesOfANewPod(t *testing.T) {
 				pod.Annotations = map[string]string{"note": strings.Repeat("x", tc.size)}
 				pod.Spec.Volumes = []corev1.Volume{downwardFiles(1, "metadata.annotations"), downwardFiles(1, "metadata.annotations")}
 			})
-			b.tenantCache[kinds.KindPod] = []client.Object{pod}
+			b.tenantCache[kind.Pod] = []client.Object{pod}
 			b.reconcile(pod)
 			told := strings.Join(b.told(), "\n")
 			require.Equal(t, tc.want == "", b.created == 1, told)

@@ -22,7 +22,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -186,14 +186,14 @@ func TestDeletionsAreProven(t *testing.T) {
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
 			p.tenant.Client, p.env.Super = tc.inTenant.client(tenantUID), tc.inSuper.client(superUID)
-			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
+			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
 			if tc.tenant != nil {
-				p.tenantCache[kinds.KindPod] = []client.Object{tc.tenant}
+				p.tenantCache[kind.Pod] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kinds.KindPod] = []client.Object{tc.super}
+				p.superCache[kind.Pod] = []client.Object{tc.super}
 			}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			if !tc.wantWait {
@@ -253,8 +253,8 @@ func TestNotPlaced(t *testing.T) {
 				return nil
 			}})
 			p.env.Assignments = tc.assigned
-			p.tenantCache[kinds.KindPod] = []client.Object{proofPod("uid")}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+			p.tenantCache[kind.Pod] = []client.Object{proofPod("uid")}
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 			require.ErrorIs(t, err, tc.wantErr)
 			require.Equal(t, tc.want, len(p.events.Events) == 1)
 			if tc.want {
@@ -292,15 +292,15 @@ func TestNotPlacedCosts(t *testing.T) {
 			return errors.New("connection refused")
 		},
 	}).Build()
-	p.tenantCache[kinds.KindPod] = []client.Object{proofPod("uid")}
-	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+	p.tenantCache[kind.Pod] = []client.Object{proofPod("uid")}
+	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"get web"}, reads)
 	require.Contains(t, <-p.events.Events, "SuperClusterNotPlaced")
 
 	reads = nil
 	for range 3 { // patrol looks at it each minute
-		_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+		_, err = p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 		require.NoError(t, err)
 	}
 	require.Empty(t, reads, "the tenant was warned")
@@ -308,8 +308,8 @@ func TestNotPlacedCosts(t *testing.T) {
 	waited := 0
 	for i := range 1000 { // that many pods cost what one tenant may have read, and the others wait
 		pod := proofPod(types.UID(fmt.Sprint(i)))
-		p.tenantCache[kinds.KindPod] = []client.Object{pod}
-		_, err = p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, 0)
+		p.tenantCache[kind.Pod] = []client.Object{pod}
+		_, err = p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 		select {
 		case <-p.events.Events:
 		default:
@@ -335,20 +335,20 @@ func TestEndings(t *testing.T) {
 	}{
 		{name: "it stays", between: func(*pool, func()) {}, want: 10},
 		{name: "it is gone for a while", between: func(p *pool, reconcile func()) {
-			pods := p.tenantCache[kinds.KindPod]
-			p.tenantCache[kinds.KindPod] = nil
+			pods := p.tenantCache[kind.Pod]
+			p.tenantCache[kind.Pod] = nil
 			reconcile()
-			p.tenantCache[kinds.KindPod] = pods
+			p.tenantCache[kind.Pod] = pods
 		}, want: 30},
 		{name: "neither is there for a while", between: func(p *pool, reconcile func()) {
-			pods, superPods := p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod]
-			p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = nil, nil
+			pods, superPods := p.tenantCache[kind.Pod], p.superCache[kind.Pod]
+			p.tenantCache[kind.Pod], p.superCache[kind.Pod] = nil, nil
 			reconcile()
-			p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = pods, superPods
+			p.tenantCache[kind.Pod], p.superCache[kind.Pod] = pods, superPods
 		}, want: 30},
 		{name: "another one has its name", between: func(p *pool, _ func()) {
-			p.tenantCache[kinds.KindPod] = []client.Object{proofPod("again", terminating(30))}
-			p.superCache[kinds.KindPod] = []client.Object{proofSuperPod("again")}
+			p.tenantCache[kind.Pod] = []client.Object{proofPod("again", terminating(30))}
+			p.superCache[kind.Pod] = []client.Object{proofSuperPod("again")}
 		}, want: 30},
 		{name: "the tenant is disconnected for a while", between: func(p *pool, _ func()) { p.env.Forget(clusterKey) }, want: 30},
 		{name: "another tenant is", between: func(p *pool, _ func()) { p.env.Forget("another") }, want: 10},
@@ -365,11 +365,11 @@ func TestEndings(t *testing.T) {
 			}})
 			clock := testingclock.NewFakePassiveClock(p.env.Clock.Now())
 			p.env.Clock = clock
-			p.tenantCache[kinds.KindPod] = []client.Object{proofPod("uid", terminating(30))}
-			p.superCache[kinds.KindPod] = []client.Object{proofSuperPod("uid")}
-			kind := p.kind(kinds.KindPod)
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: p.tenantCache[kinds.KindPod][0].GetName()}
-			reconcile := func() { _, _ = kind.Reconcile(t.Context(), key, 0) }
+			p.tenantCache[kind.Pod] = []client.Object{proofPod("uid", terminating(30))}
+			p.superCache[kind.Pod] = []client.Object{proofSuperPod("uid")}
+			reconciler := p.kind(kind.Pod)
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: p.tenantCache[kind.Pod][0].GetName()}
+			reconcile := func() { _, _ = reconciler.Reconcile(t.Context(), key, 0) }
 			reconcile()
 			tc.between(p, reconcile)
 			clock.SetTime(clock.Now().Add(20 * time.Second))

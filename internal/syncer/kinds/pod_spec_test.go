@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/randfill"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -332,7 +333,7 @@ func TestSuperPod(t *testing.T) {
 			from := tenantPod(tc.change)
 			untouched := from.DeepCopy()
 			got := &corev1.Pod{}
-			kinds.SuperPod(from, got, ownerOf("pod-uid"), &kinds.Rules{Opaque: []string{"secret/"}}, &kinds.PodEnvironment{SuperCluster: "r1"})
+			podspec.SuperPod(from, got, ownerOf("pod-uid"), &kind.Rules{Opaque: []string{"secret/"}}, &podspec.PodEnvironment{SuperCluster: "r1"})
 			want := translated(tc.want)
 			for key, value := range from.Labels {
 				want.Labels[tenancy.LabelKey(key)] = value
@@ -346,24 +347,24 @@ func TestSuperPod(t *testing.T) {
 func TestSuperPodUpdate(t *testing.T) {
 	t.Parallel()
 	superPod := &corev1.Pod{}
-	rules := &kinds.Rules{Policy: policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	rules := &kind.Rules{Policy: policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.Tolerations = []tenancyv1alpha1.TolerationRule{{Key: "a"}, {Key: "b"}, {Key: "lost"}, {Key: "two"}}
 	})}
 	file := func(path string) []corev1.Volume {
 		items := []corev1.DownwardAPIVolumeFile{fieldFile(path)}
 		return []corev1.Volume{{Name: "labels", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}}}}
 	}
-	kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
+	podspec.SuperPod(tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](300)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}}
 		pod.Spec.Volumes = file("metadata.labels")
-	}), superPod, ownerOf("pod-uid"), rules, &kinds.PodEnvironment{})
+	}), superPod, ownerOf("pod-uid"), rules, &podspec.PodEnvironment{})
 	superPod.UID = "super-uid"
 	superPod.Spec.NodeName = "n1"
 	superPod.Annotations["cni.example.com/ip"] = "10.0.0.1"
 	superPod.Spec.Tolerations = append(superPod.Spec.Tolerations, corev1.Toleration{Key: "super"})
 
-	kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
+	podspec.SuperPod(tenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"stays": "2", "comes": "2"}
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
@@ -377,7 +378,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Volumes = file("metadata.labels")
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Hostname = "immutable"
-	}), superPod, ownerOf("pod-uid"), rules, &kinds.PodEnvironment{})
+	}), superPod, ownerOf("pod-uid"), rules, &podspec.PodEnvironment{})
 	want := translated(func(pod *corev1.Pod) {
 		pod.UID = "super-uid"
 		pod.Labels["stays"], pod.Labels["comes"] = "2", "2"
@@ -410,9 +411,9 @@ func TestSuperPodPriorityClass(t *testing.T) {
 	})
 	for want, class := range map[string]string{"pool-high": "high", "": "system-node-critical"} {
 		superPod := &corev1.Pod{}
-		kinds.SuperPod(tenantPod(func(pod *corev1.Pod) {
+		podspec.SuperPod(tenantPod(func(pod *corev1.Pod) {
 			pod.Spec.PriorityClassName, pod.Spec.Priority, pod.Spec.PreemptionPolicy = class, ptr.To[int32](2000001000), ptr.To(corev1.PreemptLowerPriority)
-		}), superPod, ownerOf("pod-uid"), &kinds.Rules{Policy: rules}, &kinds.PodEnvironment{})
+		}), superPod, ownerOf("pod-uid"), &kind.Rules{Policy: rules}, &podspec.PodEnvironment{})
 		require.Equal(t, want, superPod.Spec.PriorityClassName)
 		require.Nil(t, superPod.Spec.Priority)
 		require.Nil(t, superPod.Spec.PreemptionPolicy)
@@ -452,7 +453,7 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	untouched := pod.DeepCopy()
 	owner := ownerOf("pod-uid")
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, owner, &kinds.Rules{Opaque: []string{"", "a"}}, &kinds.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, owner, &kind.Rules{Opaque: []string{"", "a"}}, &podspec.PodEnvironment{})
 	require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod was changed")
 	require.Empty(t, superPod.Spec.NodeName)
 	require.False(t, *superPod.Spec.AutomountServiceAccountToken)
@@ -478,7 +479,7 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	for _, uid := range []types.UID{"", "super-uid"} {
 		superPod.UID = uid
 		again := superPod.DeepCopy()
-		kinds.SuperPod(pod, again, owner, &kinds.Rules{Opaque: []string{"", "a"}}, &kinds.PodEnvironment{})
+		podspec.SuperPod(pod, again, owner, &kind.Rules{Opaque: []string{"", "a"}}, &podspec.PodEnvironment{})
 		require.Empty(t, cmp.Diff(superPod, again), "a second translation differs")
 	}
 }
@@ -493,18 +494,18 @@ func BenchmarkSuperPod(b *testing.B) {
 		})
 		owner := ownerOf("pod-uid")
 		superPod := &corev1.Pod{}
-		kinds.SuperPod(pod, superPod, owner, nil, &kinds.PodEnvironment{})
+		podspec.SuperPod(pod, superPod, owner, nil, &podspec.PodEnvironment{})
 		superPod.UID = "super-uid"
 		b.Run(fmt.Sprintf("create/containers=%d", containers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				kinds.SuperPod(pod, &corev1.Pod{}, owner, nil, &kinds.PodEnvironment{})
+				podspec.SuperPod(pod, &corev1.Pod{}, owner, nil, &podspec.PodEnvironment{})
 			}
 		})
 		b.Run(fmt.Sprintf("update/containers=%d", containers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				kinds.SuperPod(pod, superPod.DeepCopy(), owner, nil, &kinds.PodEnvironment{})
+				podspec.SuperPod(pod, superPod.DeepCopy(), owner, nil, &podspec.PodEnvironment{})
 			}
 		})
 	}

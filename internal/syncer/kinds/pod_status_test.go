@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/events"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 )
 
 // statuses returns one of each container: those whose names begin with "+" are ready.
@@ -82,7 +84,7 @@ func TestContainersOfTheSuperCluster(t *testing.T) {
 				},
 			}
 			untouched := superPod.DeepCopy()
-			got, ok := kinds.TenantPodStatus(tenantPod, superPod, "r1", time.Unix(300, 0))
+			got, ok := podspec.TenantPodStatus(tenantPod, superPod, "r1", time.Unix(300, 0))
 			require.True(t, ok)
 			require.Empty(t, cmp.Diff(untouched, superPod), "it lies in a cache")
 			namesOf := func(statuses []corev1.ContainerStatus) (names []string) {
@@ -123,10 +125,10 @@ func TestEventsOfContainersOfTheSuperCluster(t *testing.T) {
 				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: superPod.Name, UID: superPod.UID, FieldPath: path},
 				LastTimestamp:  metav1.Unix(10_000, 0),
 			}
-			p.superCache[kinds.KindEvent] = []client.Object{event}
-			key, ours := kinds.EventKey(p.superCache, event)
+			p.superCache[kind.Event] = []client.Object{event}
+			key, ours := events.EventKey(p.superCache, event)
 			require.True(t, ours)
-			_, err := p.kind(kinds.KindEvent).Reconcile(t.Context(), key, time.Minute)
+			_, err := p.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
 			require.NoError(t, err)
 			var events corev1.EventList
 			require.NoError(t, p.tenant.Client.List(t.Context(), &events))
@@ -167,7 +169,7 @@ func TestTimeOfReady(t *testing.T) {
 			tenantPod.Status = *before
 		}
 		tenantPod.Status.Conditions = append(tenantPod.Status.Conditions, condition("gate", tc.gate, ""))
-		got, ok := kinds.TenantPodStatus(tenantPod, superPod, "r1", tc.now)
+		got, ok := podspec.TenantPodStatus(tenantPod, superPod, "r1", tc.now)
 		require.True(t, ok)
 		ready := got.Conditions[0]
 		require.Equal(t, corev1.PodReady, ready.Type)
@@ -178,7 +180,7 @@ func TestTimeOfReady(t *testing.T) {
 	}
 
 	open := podWith("r1.n1", corev1.PodStatus{})
-	got, ok := kinds.TenantPodStatus(open, superPod, "r1", time.Unix(400, 0))
+	got, ok := podspec.TenantPodStatus(open, superPod, "r1", time.Unix(400, 0))
 	require.True(t, ok)
 	require.Equal(t, at(175), got.Conditions[0].LastTransitionTime, "without gates it is the super pod's")
 }

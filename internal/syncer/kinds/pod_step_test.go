@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/pods"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -81,8 +81,8 @@ func ownedBy(owner tenancy.Owner) func(pod *corev1.Pod) {
 }
 
 // stepFacts are those of a namespace that is ready.
-func stepFacts() kinds.Facts {
-	return kinds.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: kinds.NamespaceReady, ServiceAccount: true, MaxGrace: 600}
+func stepFacts() pods.Facts {
+	return pods.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: pods.NamespaceReady, ServiceAccount: true, MaxGrace: 600}
 }
 
 // foreignOwners are owners of super pods that are not this tenant's, or not of this namespace.
@@ -101,9 +101,9 @@ func foreignOwners(uid types.UID) map[string]tenancy.Owner {
 	return owners
 }
 
-func givenUp(facts *kinds.Facts) { facts.GivenUp = true }
+func givenUp(facts *pods.Facts) { facts.GivenUp = true }
 
-func leaves(facts *kinds.Facts) { facts.Leaves = true }
+func leaves(facts *pods.Facts) { facts.Leaves = true }
 
 // TestNextStep goes through the table of states.
 func TestNextStep(t *testing.T) {
@@ -113,169 +113,169 @@ func TestNextStep(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		tenant, super *corev1.Pod
-		facts         func(facts *kinds.Facts)
-		want          kinds.Step
+		facts         func(facts *pods.Facts)
+		want          pods.Step
 	}{
-		{name: "nobody has it", want: kinds.StepForget},
+		{name: "nobody has it", want: pods.StepForget},
 
-		{name: "pending", tenant: stepPod("uid"), want: kinds.StepCreate},
-		{name: "pending, a namespace that is not known", tenant: stepPod("uid"), want: kinds.StepNone, facts: func(facts *kinds.Facts) {
-			facts.Namespace = kinds.NamespaceUnknown
+		{name: "pending", tenant: stepPod("uid"), want: pods.StepCreate},
+		{name: "pending, a namespace that is not known", tenant: stepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) {
+			facts.Namespace = pods.NamespaceUnknown
 		}},
-		{name: "pending, not placed here", tenant: stepPod("uid"), want: kinds.StepWarnNotPlaced, facts: func(facts *kinds.Facts) {
-			facts.Namespace = kinds.NamespaceNotPlaced
+		{name: "pending, not placed here", tenant: stepPod("uid"), want: pods.StepWarnNotPlaced, facts: func(facts *pods.Facts) {
+			facts.Namespace = pods.NamespaceNotPlaced
 		}},
-		{name: "pending, a namespace that is not ready", tenant: stepPod("uid"), want: kinds.StepNone, facts: func(facts *kinds.Facts) {
-			facts.Namespace = kinds.NamespaceNotReady
+		{name: "pending, a namespace that is not ready", tenant: stepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) {
+			facts.Namespace = pods.NamespaceNotReady
 		}},
 		{
-			name: "pending, without a service account, ever", tenant: stepPod("uid"), want: kinds.StepWaitForServiceAccount,
-			facts: func(facts *kinds.Facts) { facts.ServiceAccount, facts.Waited = false, time.Hour },
+			name: "pending, without a service account, ever", tenant: stepPod("uid"), want: pods.StepWaitForServiceAccount,
+			facts: func(facts *pods.Facts) { facts.ServiceAccount, facts.Waited = false, time.Hour },
 		},
-		{name: "pending, without a claim, ever", tenant: stepPod("uid"), want: kinds.StepWaitForClaim, facts: func(facts *kinds.Facts) {
+		{name: "pending, without a claim, ever", tenant: stepPod("uid"), want: pods.StepWaitForClaim, facts: func(facts *pods.Facts) {
 			facts.MissingClaim, facts.Waited = "claim data, which does not exist", time.Hour
 		}},
-		{name: "pending, without a ConfigMap", tenant: stepPod("uid"), want: kinds.StepWaitForConfig, facts: func(facts *kinds.Facts) {
+		{name: "pending, without a ConfigMap", tenant: stepPod("uid"), want: pods.StepWaitForConfig, facts: func(facts *pods.Facts) {
 			facts.MissingConfig, facts.Waited = "configmap settings", 11*time.Second
 		}},
-		{name: "pending, without a ConfigMap for long", tenant: stepPod("uid"), want: kinds.StepCreate, facts: func(facts *kinds.Facts) {
+		{name: "pending, without a ConfigMap for long", tenant: stepPod("uid"), want: pods.StepCreate, facts: func(facts *pods.Facts) {
 			facts.MissingConfig, facts.Waited = "configmap settings", 12*time.Second
 		}},
-		{name: "pending, given up", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: givenUp},
-		{name: "pending, its namespace leaves", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: leaves},
-		{name: "no node yet, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours), want: kinds.StepGiveUp, facts: leaves},
-		{name: "runs, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndBind, facts: leaves},
-		{name: "pending, given up, not ready", tenant: stepPod("uid"), want: kinds.StepTakeBack, facts: func(facts *kinds.Facts) {
-			facts.GivenUp, facts.Namespace = true, kinds.NamespaceNotReady
+		{name: "pending, given up", tenant: stepPod("uid"), want: pods.StepTakeBack, facts: givenUp},
+		{name: "pending, its namespace leaves", tenant: stepPod("uid"), want: pods.StepTakeBack, facts: leaves},
+		{name: "no node yet, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours), want: pods.StepGiveUp, facts: leaves},
+		{name: "runs, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndBind, facts: leaves},
+		{name: "pending, given up, not ready", tenant: stepPod("uid"), want: pods.StepTakeBack, facts: func(facts *pods.Facts) {
+			facts.GivenUp, facts.Namespace = true, pods.NamespaceNotReady
 		}},
-		{name: "pending, the choice was taken back", tenant: stepPod("uid"), want: kinds.StepNone, facts: func(facts *kinds.Facts) { facts.TakenBack = true }},
-		{name: "no node yet, given up", tenant: stepPod("uid"), super: stepPod("s", ours), want: kinds.StepGiveUp, facts: givenUp},
+		{name: "pending, the choice was taken back", tenant: stepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) { facts.TakenBack = true }},
+		{name: "no node yet, given up", tenant: stepPod("uid"), super: stepPod("s", ours), want: pods.StepGiveUp, facts: givenUp},
 		{
-			name: "no node yet, given up, held by a finalizer", want: kinds.StepDownAndUp, facts: givenUp,
+			name: "no node yet, given up, held by a finalizer", want: pods.StepDownAndUp, facts: givenUp,
 			tenant: stepPod("uid"), super: stepPod("s", ours, terminating(0)),
 		},
-		{name: "given up, a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndBind, facts: givenUp},
-		{name: "given up, bound", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: kinds.StepDown, facts: givenUp},
-		{name: "given up, lost", tenant: stepPod("uid", bound("r1.n1"), running), want: kinds.StepRemoveLost, facts: givenUp},
-		{name: "given up, finished", tenant: stepPod("uid", failed), want: kinds.StepNone, facts: givenUp},
-		{name: "given up, deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: kinds.StepDeleteSuperAndUp, facts: givenUp},
-		{name: "pending with a gate", tenant: stepPod("uid", gated), want: kinds.StepNone},
-		{name: "failed before it was bound", tenant: stepPod("uid", failed), want: kinds.StepNone},
-		{name: "pinned to a node here", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepCreate},
-		{name: "pinned to a node here, not placed here", tenant: stepPod("uid", onNode("r1.n1")), want: kinds.StepWarnNotPlaced, facts: func(facts *kinds.Facts) {
-			facts.Namespace = kinds.NamespaceNotPlaced
+		{name: "given up, a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndBind, facts: givenUp},
+		{name: "given up, bound", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: pods.StepDown, facts: givenUp},
+		{name: "given up, lost", tenant: stepPod("uid", bound("r1.n1"), running), want: pods.StepRemoveLost, facts: givenUp},
+		{name: "given up, finished", tenant: stepPod("uid", failed), want: pods.StepNone, facts: givenUp},
+		{name: "given up, deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: pods.StepDeleteSuperAndUp, facts: givenUp},
+		{name: "pending with a gate", tenant: stepPod("uid", gated), want: pods.StepNone},
+		{name: "failed before it was bound", tenant: stepPod("uid", failed), want: pods.StepNone},
+		{name: "pinned to a node here", tenant: stepPod("uid", onNode("r1.n1")), want: pods.StepCreate},
+		{name: "pinned to a node here, not placed here", tenant: stepPod("uid", onNode("r1.n1")), want: pods.StepWarnNotPlaced, facts: func(facts *pods.Facts) {
+			facts.Namespace = pods.NamespaceNotPlaced
 		}},
-		{name: "pinned, and its super pod has no node", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours), want: kinds.StepDownAndUp},
-		{name: "pinned, and its super pod is there", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n1")), want: kinds.StepDownAndUp},
-		{name: "pinned, and its super pod is elsewhere", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n2")), want: kinds.StepDeleteElsewhere},
-		{name: "bound here by the tenant", tenant: stepPod("uid", boundByTenant("r1.n1")), want: kinds.StepCreate},
-		{name: "bound here by the tenant, and told so", tenant: stepPod("uid", toldBoundByTenant("r1.n1")), want: kinds.StepCreate},
-		{name: "bound here by the tenant, its super pod has no node", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours), want: kinds.StepDownAndUp},
-		{name: "bound here by the tenant, its super pod is there", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndUp},
-		{name: "bound here by the tenant, its super pod is elsewhere", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n2")), want: kinds.StepDeleteElsewhere},
-		{name: "bound elsewhere by the tenant", tenant: stepPod("uid", boundByTenant("r2.n1")), want: kinds.StepNone},
-		{name: "bound elsewhere by the tenant, and it is here", tenant: stepPod("uid", boundByTenant("r2.n1")), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDeleteElsewhere},
-		{name: "bound here by the tenant, ran, and is lost", tenant: stepPod("uid", toldBoundByTenant("r1.n1"), running), want: kinds.StepRemoveLost},
-		{name: "pinned and deleted before it ran", tenant: stepPod("uid", onNode("r1.n1"), terminating(30)), want: kinds.StepRemoveTenant},
-		{name: "a nodeName of another one without a Binding", tenant: stepPod("uid", onNode("r2.n1")), want: kinds.StepWarnNodeName},
-		{name: "a nodeName of nobody without a Binding", tenant: stepPod("uid", onNode("n1")), want: kinds.StepWarnNodeName},
+		{name: "pinned, and its super pod has no node", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours), want: pods.StepDownAndUp},
+		{name: "pinned, and its super pod is there", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n1")), want: pods.StepDownAndUp},
+		{name: "pinned, and its super pod is elsewhere", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n2")), want: pods.StepDeleteElsewhere},
+		{name: "bound here by the tenant", tenant: stepPod("uid", boundByTenant("r1.n1")), want: pods.StepCreate},
+		{name: "bound here by the tenant, and told so", tenant: stepPod("uid", toldBoundByTenant("r1.n1")), want: pods.StepCreate},
+		{name: "bound here by the tenant, its super pod has no node", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours), want: pods.StepDownAndUp},
+		{name: "bound here by the tenant, its super pod is there", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndUp},
+		{name: "bound here by the tenant, its super pod is elsewhere", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n2")), want: pods.StepDeleteElsewhere},
+		{name: "bound elsewhere by the tenant", tenant: stepPod("uid", boundByTenant("r2.n1")), want: pods.StepNone},
+		{name: "bound elsewhere by the tenant, and it is here", tenant: stepPod("uid", boundByTenant("r2.n1")), super: stepPod("s", ours, onNode("n1")), want: pods.StepDeleteElsewhere},
+		{name: "bound here by the tenant, ran, and is lost", tenant: stepPod("uid", toldBoundByTenant("r1.n1"), running), want: pods.StepRemoveLost},
+		{name: "pinned and deleted before it ran", tenant: stepPod("uid", onNode("r1.n1"), terminating(30)), want: pods.StepRemoveTenant},
+		{name: "a nodeName of another one without a Binding", tenant: stepPod("uid", onNode("r2.n1")), want: pods.StepWarnNodeName},
+		{name: "a nodeName of nobody without a Binding", tenant: stepPod("uid", onNode("n1")), want: pods.StepWarnNodeName},
 		{
-			name: "pinned, and not scheduled before", want: kinds.StepCreate,
+			name: "pinned, and not scheduled before", want: pods.StepCreate,
 			tenant: stepPod("uid", onNode("r1.n1"), func(pod *corev1.Pod) {
 				pod.Status.Conditions = []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "")}
 			}),
 		},
-		{name: "lost", tenant: stepPod("uid", bound("r1.n1"), running), want: kinds.StepRemoveLost},
-		{name: "lost when it had finished", tenant: stepPod("uid", bound("r1.n1"), failed), want: kinds.StepNone},
-		{name: "bound elsewhere", tenant: stepPod("uid", bound("r2.n1"), running), want: kinds.StepNone},
+		{name: "lost", tenant: stepPod("uid", bound("r1.n1"), running), want: pods.StepRemoveLost},
+		{name: "lost when it had finished", tenant: stepPod("uid", bound("r1.n1"), failed), want: pods.StepNone},
+		{name: "bound elsewhere", tenant: stepPod("uid", bound("r2.n1"), running), want: pods.StepNone},
 
-		{name: "deleted before it was bound", tenant: stepPod("uid", terminating(30)), want: kinds.StepRemoveTenant},
-		{name: "deleted with a gate", tenant: stepPod("uid", gated, terminating(30)), want: kinds.StepRemoveTenant},
-		{name: "deleted, and its containers have ended", tenant: stepPod("uid", bound("r1.n1"), terminating(30)), want: kinds.StepRemoveTenant},
-		{name: "collected with its node", tenant: stepPod("uid", bound("r1.n1"), failed, collected), want: kinds.StepRemoveLost},
-		{name: "collected elsewhere", tenant: stepPod("uid", bound("r2.n1"), failed, collected), want: kinds.StepNone},
+		{name: "deleted before it was bound", tenant: stepPod("uid", terminating(30)), want: pods.StepRemoveTenant},
+		{name: "deleted with a gate", tenant: stepPod("uid", gated, terminating(30)), want: pods.StepRemoveTenant},
+		{name: "deleted, and its containers have ended", tenant: stepPod("uid", bound("r1.n1"), terminating(30)), want: pods.StepRemoveTenant},
+		{name: "collected with its node", tenant: stepPod("uid", bound("r1.n1"), failed, collected), want: pods.StepRemoveLost},
+		{name: "collected elsewhere", tenant: stepPod("uid", bound("r2.n1"), failed, collected), want: pods.StepNone},
 		{name: "evicted by a kubelet", tenant: stepPod("uid", bound("r1.n1"), failed, func(pod *corev1.Pod) {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"})
-		}), want: kinds.StepNone},
-		{name: "deleted and finished", tenant: stepPod("uid", bound("r1.n1"), failed, terminating(30)), want: kinds.StepRemoveTenant},
+		}), want: pods.StepNone},
+		{name: "deleted and finished", tenant: stepPod("uid", bound("r1.n1"), failed, terminating(30)), want: pods.StepRemoveTenant},
 		{
-			name: "deleted, waits for finalizers", want: kinds.StepNone,
+			name: "deleted, waits for finalizers", want: pods.StepNone,
 			tenant: stepPod("uid", bound("r1.n1"), failed, withFinalizer, terminating(0)),
 		},
 		{
-			name: "deleted, a finalizer waits for its end", want: kinds.StepRemoveTenant,
+			name: "deleted, a finalizer waits for its end", want: pods.StepRemoveTenant,
 			tenant: stepPod("uid", bound("r1.n1"), running, withFinalizer, terminating(0)),
 		},
 		{
-			name: "deleted before it was bound, waits for finalizers", want: kinds.StepNone,
+			name: "deleted before it was bound, waits for finalizers", want: pods.StepNone,
 			tenant: stepPod("uid", withFinalizer, terminating(0)),
 		},
 		{
-			name: "deleted, and the API server was interrupted before it was gone", want: kinds.StepRemoveTenant,
+			name: "deleted, and the API server was interrupted before it was gone", want: pods.StepRemoveTenant,
 			tenant: stepPod("uid", bound("r1.n1"), running, terminating(0)),
 		},
-		{name: "deleted elsewhere", tenant: stepPod("uid", bound("r2.n1"), running, terminating(30)), want: kinds.StepNone},
+		{name: "deleted elsewhere", tenant: stepPod("uid", bound("r2.n1"), running, terminating(30)), want: pods.StepNone},
 
-		{name: "a pod without an owner has its name", tenant: stepPod("uid"), super: stepPod("s"), want: kinds.StepWarnConflict},
-		{name: "a pod without an owner", super: stepPod("s"), want: kinds.StepNone},
-		{name: "orphaned", super: stepPod("s", ours), want: kinds.StepDeleteOrphan},
-		{name: "orphaned on a node", super: stepPod("s", ours, onNode("n1"), running), want: kinds.StepDeleteOrphan},
-		{name: "orphaned and being deleted", super: stepPod("s", ours, terminating(30)), want: kinds.StepNone},
-		{name: "replaced", tenant: stepPod("uid"), super: stepPod("s", others), want: kinds.StepDeleteOrphan},
-		{name: "replaced and being deleted", tenant: stepPod("uid"), super: stepPod("s", others, terminating(30)), want: kinds.StepWaitForPredecessor},
-		{name: "replaced and being deleted, for another super cluster", tenant: stepPod("uid", onNode("r2.n1")), super: stepPod("s", others, terminating(30)), want: kinds.StepNone},
-		{name: "replaced, the new one deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", others), want: kinds.StepDeleteOrphan},
+		{name: "a pod without an owner has its name", tenant: stepPod("uid"), super: stepPod("s"), want: pods.StepWarnConflict},
+		{name: "a pod without an owner", super: stepPod("s"), want: pods.StepNone},
+		{name: "orphaned", super: stepPod("s", ours), want: pods.StepDeleteOrphan},
+		{name: "orphaned on a node", super: stepPod("s", ours, onNode("n1"), running), want: pods.StepDeleteOrphan},
+		{name: "orphaned and being deleted", super: stepPod("s", ours, terminating(30)), want: pods.StepNone},
+		{name: "replaced", tenant: stepPod("uid"), super: stepPod("s", others), want: pods.StepDeleteOrphan},
+		{name: "replaced and being deleted", tenant: stepPod("uid"), super: stepPod("s", others, terminating(30)), want: pods.StepWaitForPredecessor},
+		{name: "replaced and being deleted, for another super cluster", tenant: stepPod("uid", onNode("r2.n1")), super: stepPod("s", others, terminating(30)), want: pods.StepNone},
+		{name: "replaced, the new one deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", others), want: pods.StepDeleteOrphan},
 
 		{
-			name: "bound elsewhere, here too", want: kinds.StepDeleteElsewhere,
+			name: "bound elsewhere, here too", want: pods.StepDeleteElsewhere,
 			tenant: stepPod("uid", bound("r2.n1")), super: stepPod("s", ours, onNode("n1")),
 		},
 		{
-			name: "bound elsewhere, here too, deleted", want: kinds.StepDeleteElsewhere,
+			name: "bound elsewhere, here too, deleted", want: pods.StepDeleteElsewhere,
 			tenant: stepPod("uid", bound("r2.n1"), terminating(30)), super: stepPod("s", ours),
 		},
-		{name: "deleted while pending", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: kinds.StepDeleteSuperAndUp},
+		{name: "deleted while pending", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: pods.StepDeleteSuperAndUp},
 		{
-			name: "deleted while it runs", want: kinds.StepDeleteSuperAndUp,
+			name: "deleted while it runs", want: pods.StepDeleteSuperAndUp,
 			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n1"), running),
 		},
 		{
-			name: "deleted before its Binding", want: kinds.StepDeleteSuperAndUp,
+			name: "deleted before its Binding", want: pods.StepDeleteSuperAndUp,
 			tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours, onNode("n1")),
 		},
 		{
-			name: "deleted on both sides", want: kinds.StepDeleteSuperAndUp,
+			name: "deleted on both sides", want: pods.StepDeleteSuperAndUp,
 			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n1"), terminating(30)),
 		},
 		{
-			name: "deleted, and created again on another node", want: kinds.StepDeleteSuper,
+			name: "deleted, and created again on another node", want: pods.StepDeleteSuper,
 			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n2")),
 		},
 		{
-			name: "deleted, and created again", want: kinds.StepDeleteSuper,
+			name: "deleted, and created again", want: pods.StepDeleteSuper,
 			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours),
 		},
-		{name: "no node yet", tenant: stepPod("uid"), super: stepPod("s", ours), want: kinds.StepDownAndUp},
-		{name: "a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: kinds.StepDownAndBind},
+		{name: "no node yet", tenant: stepPod("uid"), super: stepPod("s", ours), want: pods.StepDownAndUp},
+		{name: "a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndBind},
 		{
-			name: "a node was chosen for a pod that the super cluster deletes", want: kinds.StepDownAndBind,
+			name: "a node was chosen for a pod that the super cluster deletes", want: pods.StepDownAndBind,
 			tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1"), terminating(30)),
 		},
-		{name: "created again, no node yet", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: kinds.StepDown},
+		{name: "created again, no node yet", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: pods.StepDown},
 		{
-			name: "created again on another node", want: kinds.StepRemoveMoved,
+			name: "created again on another node", want: pods.StepRemoveMoved,
 			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n2")),
 		},
 		{
-			name: "runs", want: kinds.StepDownAndUp,
+			name: "runs", want: pods.StepDownAndUp,
 			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), running),
 		},
 		{
-			name: "evicted", want: kinds.StepUpAndEvict,
+			name: "evicted", want: pods.StepUpAndEvict,
 			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), running, terminating(30)),
 		},
 		{
-			name: "evicted when it had finished", want: kinds.StepDownAndUp,
+			name: "evicted when it had finished", want: pods.StepDownAndUp,
 			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), failed, terminating(30)),
 		},
 	} {
@@ -285,15 +285,15 @@ func TestNextStep(t *testing.T) {
 			if tc.facts != nil {
 				tc.facts(&facts)
 			}
-			require.Equal(t, tc.want.String(), kinds.NextStep(tc.tenant, tc.super, &facts).String())
+			require.Equal(t, tc.want.String(), pods.NextStep(tc.tenant, tc.super, &facts).String())
 		})
 	}
 	for name, owner := range foreignOwners("uid") {
 		t.Run("a pod of "+name+" has its name", func(t *testing.T) {
 			t.Parallel()
 			facts := stepFacts()
-			require.Equal(t, kinds.StepWarnConflict, kinds.NextStep(stepPod("uid"), stepPod("s", ownedBy(owner)), &facts))
-			require.Equal(t, kinds.StepNone, kinds.NextStep(nil, stepPod("s", ownedBy(owner)), &facts))
+			require.Equal(t, pods.StepWarnConflict, pods.NextStep(stepPod("uid"), stepPod("s", ownedBy(owner)), &facts))
+			require.Equal(t, pods.StepNone, pods.NextStep(nil, stepPod("s", ownedBy(owner)), &facts))
 		})
 	}
 }
@@ -346,9 +346,9 @@ func everySuperPod() []*corev1.Pod {
 	), nil)
 }
 
-func everyFacts() []*kinds.Facts {
-	var all []*kinds.Facts
-	for _, namespace := range []kinds.NamespaceReadiness{kinds.NamespaceUnknown, kinds.NamespaceNotPlaced, kinds.NamespaceNotReady, kinds.NamespaceReady} {
+func everyFacts() []*pods.Facts {
+	var all []*pods.Facts
+	for _, namespace := range []pods.NamespaceReadiness{pods.NamespaceUnknown, pods.NamespaceNotPlaced, pods.NamespaceNotReady, pods.NamespaceReady} {
 		for _, account := range []bool{false, true} {
 			for _, missing := range []string{"", "secret s"} {
 				for _, waited := range []time.Duration{0, time.Hour} {
@@ -375,12 +375,12 @@ func everyFacts() []*kinds.Facts {
 // a step.
 type situation struct {
 	tenant, super *corev1.Pod
-	facts         *kinds.Facts
+	facts         *pods.Facts
 	// ours is whether the super pod carries this tenant and namespace, pair whether also this tenant pod.
 	ours, pair bool
 }
 
-func situationOf(tenant, super *corev1.Pod, facts *kinds.Facts) *situation {
+func situationOf(tenant, super *corev1.Pod, facts *pods.Facts) *situation {
 	s := &situation{tenant: tenant, super: super, facts: facts}
 	if super != nil {
 		owner, owned := tenancy.GetOwner(super)
@@ -411,47 +411,47 @@ func (s *situation) awaits() bool {
 }
 
 // creates returns whether it may be made.
-func (s *situation) creates() bool { return s.awaits() && s.facts.Namespace == kinds.NamespaceReady }
+func (s *situation) creates() bool { return s.awaits() && s.facts.Namespace == pods.NamespaceReady }
 
 // syncs returns whether a super pod and the tenant pod that it was made for are both wanted.
 func (s *situation) syncs() bool { return s.pair && !s.deletes() }
 
 // allowedSteps are all steps, with the situations in which one may do what it does.
-var allowedSteps = map[kinds.Step]func(s *situation) bool{
-	kinds.StepNone:                  func(*situation) bool { return true },
-	kinds.StepForget:                func(s *situation) bool { return s.tenant == nil && s.super == nil },
-	kinds.StepCreate:                (*situation).creates,
-	kinds.StepWaitForServiceAccount: (*situation).creates,
-	kinds.StepWaitForClaim:          (*situation).creates,
-	kinds.StepWaitForConfig:         (*situation).creates,
-	kinds.StepTakeBack:              (*situation).awaits,
-	kinds.StepWaitForPredecessor: func(s *situation) bool {
+var allowedSteps = map[pods.Step]func(s *situation) bool{
+	pods.StepNone:                  func(*situation) bool { return true },
+	pods.StepForget:                func(s *situation) bool { return s.tenant == nil && s.super == nil },
+	pods.StepCreate:                (*situation).creates,
+	pods.StepWaitForServiceAccount: (*situation).creates,
+	pods.StepWaitForClaim:          (*situation).creates,
+	pods.StepWaitForConfig:         (*situation).creates,
+	pods.StepTakeBack:              (*situation).awaits,
+	pods.StepWaitForPredecessor: func(s *situation) bool {
 		return s.ours && !s.pair && s.super.DeletionTimestamp != nil && s.tenant != nil && !s.deletes()
 	},
-	kinds.StepGiveUp: func(s *situation) bool {
+	pods.StepGiveUp: func(s *situation) bool {
 		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName == "" && s.super.DeletionTimestamp == nil
 	},
-	kinds.StepWarnNotPlaced: (*situation).awaits,
-	kinds.StepWarnNodeName:  func(s *situation) bool { return s.tenant != nil && s.super == nil && s.tenant.Spec.NodeName != "" },
-	kinds.StepWarnConflict:  func(s *situation) bool { return s.tenant != nil && s.super != nil && !s.ours },
-	kinds.StepDown:          (*situation).syncs,
-	kinds.StepDownAndUp:     (*situation).syncs,
-	kinds.StepDownAndBind: func(s *situation) bool {
+	pods.StepWarnNotPlaced: (*situation).awaits,
+	pods.StepWarnNodeName:  func(s *situation) bool { return s.tenant != nil && s.super == nil && s.tenant.Spec.NodeName != "" },
+	pods.StepWarnConflict:  func(s *situation) bool { return s.tenant != nil && s.super != nil && !s.ours },
+	pods.StepDown:          (*situation).syncs,
+	pods.StepDownAndUp:     (*situation).syncs,
+	pods.StepDownAndBind: func(s *situation) bool {
 		return s.syncs() && s.tenant.Spec.NodeName == "" && s.super.Spec.NodeName != ""
 	},
-	kinds.StepUpAndEvict: func(s *situation) bool {
+	pods.StepUpAndEvict: func(s *situation) bool {
 		return s.syncs() && s.super.DeletionTimestamp != nil && s.tenant.Spec.NodeName == "r1."+s.super.Spec.NodeName
 	},
-	kinds.StepDeleteSuper:      func(s *situation) bool { return s.pair && s.deletes() },
-	kinds.StepDeleteSuperAndUp: func(s *situation) bool { return s.pair && s.deletes() },
-	kinds.StepDeleteElsewhere: func(s *situation) bool {
+	pods.StepDeleteSuper:      func(s *situation) bool { return s.pair && s.deletes() },
+	pods.StepDeleteSuperAndUp: func(s *situation) bool { return s.pair && s.deletes() },
+	pods.StepDeleteElsewhere: func(s *situation) bool {
 		elsewhere := s.tenant != nil && s.tenant.Spec.NodeName != "" && !s.here()
 		return s.pair && (elsewhere || s.pinned() && s.super.Spec.NodeName != "" && s.tenant.Spec.NodeName != "r1."+s.super.Spec.NodeName)
 	},
-	kinds.StepDeleteOrphan: func(s *situation) bool { return s.ours && !s.pair },
-	kinds.StepRemoveTenant: func(s *situation) bool { return s.super == nil && s.deletes() },
-	kinds.StepRemoveLost:   func(s *situation) bool { return s.super == nil && s.here() },
-	kinds.StepRemoveMoved: func(s *situation) bool {
+	pods.StepDeleteOrphan: func(s *situation) bool { return s.ours && !s.pair },
+	pods.StepRemoveTenant: func(s *situation) bool { return s.super == nil && s.deletes() },
+	pods.StepRemoveLost:   func(s *situation) bool { return s.super == nil && s.here() },
+	pods.StepRemoveMoved: func(s *situation) bool {
 		return s.syncs() && s.here() && s.super.Spec.NodeName != "" && s.tenant.Spec.NodeName != "r1."+s.super.Spec.NodeName
 	},
 }
@@ -460,16 +460,16 @@ var allowedSteps = map[kinds.Step]func(s *situation) bool{
 // be ours, and each step has a combination that leads to it.
 func TestEveryStepIsAllowed(t *testing.T) {
 	t.Parallel()
-	seen := map[kinds.Step]bool{}
+	seen := map[pods.Step]bool{}
 	facts := everyFacts()
 	for _, super := range everySuperPod() {
 		for _, tenant := range everyTenantPod() {
 			some := facts
 			if super != nil {
-				some = []*kinds.Facts{facts[0], facts[len(facts)-1]} // they are about a pod without a super pod
+				some = []*pods.Facts{facts[0], facts[len(facts)-1]} // they are about a pod without a super pod
 			}
 			for _, facts := range some {
-				step := kinds.NextStep(tenant, super, facts)
+				step := pods.NextStep(tenant, super, facts)
 				seen[step] = true
 				if allowed := allowedSteps[step]; allowed == nil || !allowed(situationOf(tenant, super, facts)) {
 					t.Fatalf("%v\ntenant pod: %+v\nsuper pod: %+v\nfacts: %+v", step, tenant, super, facts)
@@ -484,12 +484,12 @@ func TestEveryStepIsAllowed(t *testing.T) {
 
 func TestStepString(t *testing.T) {
 	t.Parallel()
-	names := map[string]kinds.Step{}
-	for step := kinds.StepNone; step <= kinds.StepRemoveMoved; step++ {
+	names := map[string]pods.Step{}
+	for step := pods.StepNone; step <= pods.StepRemoveMoved; step++ {
 		require.NotContains(t, names, step.String())
 		require.NotEmpty(t, step.String())
 		names[step.String()] = step
 	}
-	require.Equal(t, "unknown", kinds.Step(-1).String())
-	require.Equal(t, "unknown", (kinds.StepRemoveMoved + 1).String())
+	require.Equal(t, "unknown", pods.Step(-1).String())
+	require.Equal(t, "unknown", (pods.StepRemoveMoved + 1).String())
 }

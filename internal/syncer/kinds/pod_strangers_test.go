@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -101,14 +101,14 @@ func TestStrangersStayOut(t *testing.T) {
 				func(name string) metav1.ObjectMeta {
 					return metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: name}
 				}
-			p.tenantCache[kinds.KindSecret] = []client.Object{&corev1.Secret{ObjectMeta: inside("mine")}, &corev1.Secret{ObjectMeta: inside("both")}}
+			p.tenantCache[kind.Secret] = []client.Object{&corev1.Secret{ObjectMeta: inside("mine")}, &corev1.Secret{ObjectMeta: inside("both")}}
 			mine := builders.Owned(&corev1.Secret{ObjectMeta: outside("mine")}, ownerOf("uid"))
 			forged := builders.Owned(&corev1.Secret{ObjectMeta: outside("forged")}, foreignOwners("uid")["another VirtualCluster"])
-			p.superCache[kinds.KindSecret] = []client.Object{mine, forged}
+			p.superCache[kind.Secret] = []client.Object{mine, forged}
 			accounts := []client.Object{
 				&corev1.ServiceAccount{ObjectMeta: outside("default")},
 			}
-			p.superCache[kinds.KindServiceAccount] = accounts
+			p.superCache[kind.ServiceAccount] = accounts
 			for _, object := range []client.Object{
 				&corev1.Secret{ObjectMeta: outside("registry")}, &corev1.Secret{ObjectMeta: outside("both")}, &corev1.ConfigMap{ObjectMeta: outside("ops")}, mine.DeepCopy(), forged.DeepCopy(),
 			} {
@@ -118,8 +118,8 @@ func TestStrangersStayOut(t *testing.T) {
 			pod.Spec.ServiceAccountName = "default"
 			tc.change(&pod.Spec)
 			p.tenant.Client = answering(newClientBuilder().WithObjects(pod.DeepCopy()).Build(), tenantUID)
-			p.tenantCache[kinds.KindPod] = []client.Object{pod}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, time.Minute)
+			p.tenantCache[kind.Pod] = []client.Object{pod}
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, time.Minute)
 			live := &corev1.Pod{}
 			getErr := p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, live)
 			if tc.refused != "" {
@@ -168,13 +168,13 @@ func TestKnownConfigCostsNothing(t *testing.T) {
 	}})
 	p.placed(t)
 	outside := metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "mine"}
-	p.superCache[kinds.KindSecret] = []client.Object{builders.Owned(&corev1.Secret{ObjectMeta: outside}, ownerOf("uid"))}
-	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
+	p.superCache[kind.Secret] = []client.Object{builders.Owned(&corev1.Secret{ObjectMeta: outside}, ownerOf("uid"))}
+	p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
 	pod := proofPod("uid", assignedTo("r1"), withToken)
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}}
 	p.tenant.Client = answering(newClientBuilder().WithObjects(pod.DeepCopy()).Build(), tenantUID)
-	p.tenantCache[kinds.KindPod] = []client.Object{pod}
-	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "p"}, time.Minute)
+	p.tenantCache[kind.Pod] = []client.Object{pod}
+	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, &corev1.Pod{}))
 	require.Zero(t, lists)

@@ -20,7 +20,8 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -37,13 +38,13 @@ func (p *pool) running(t *testing.T, change func(pod *corev1.Pod)) (pod, superPo
 		}
 	})
 	superPod = &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
 	superPod.UID, superPod.Spec.NodeName = "super-uid", "n1"
 	superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 	p.tenant.Client = newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
 	require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = []client.Object{pod}, []client.Object{superPod}
-	return pod, superPod, engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}
+	p.tenantCache[kind.Pod], p.superCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
+	return pod, superPod, engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // TestStatusOfAPodThatIsRefused lets the super cluster refuse a change: what becomes of the pod is told nevertheless.
@@ -70,7 +71,7 @@ func TestStatusOfAPodThatIsRefused(t *testing.T) {
 			pod, superPod, key := p.running(t, nil)
 			tc.change(pod)
 			superPod.Status.Phase = corev1.PodFailed
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2*time.Second)
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2*time.Second)
 			require.ErrorContains(t, err, "baseline")
 			require.Contains(t, <-p.events.Events, "FailedUpdate")
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -116,7 +117,7 @@ func TestGrace(t *testing.T) {
 			if tc.super != nil {
 				superPod.DeletionTimestamp, superPod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(deleted)), tc.super
 			}
-			kind := p.kind(kinds.KindPod)
+			kind := p.kind(kind.Pod)
 			_, err := kind.Reconcile(t.Context(), key, 0)
 			if tc.want == nil {
 				require.NoError(t, err)
@@ -172,7 +173,7 @@ func TestPodThatTheSuperClusterDeletes(t *testing.T) {
 			}).Build()
 			for range 2 {
 				require.Nil(t, got, "its status comes first: it says why")
-				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+				_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
 				require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 				require.Empty(t, cmp.Diff([]corev1.PodCondition{evicted}, pod.Status.Conditions))
@@ -199,7 +200,7 @@ func TestPodWhoseEndWasMissed(t *testing.T) {
 		{name: "the tenant deleted it", grace: ptr.To[int64](30), phase: corev1.PodRunning, want: corev1.PodFailed},
 		{name: "the tenant deleted it at once", grace: ptr.To[int64](0), phase: corev1.PodRunning, want: corev1.PodFailed},
 		{name: "its end is known", grace: ptr.To[int64](30), phase: corev1.PodSucceeded, want: corev1.PodSucceeded},
-		{name: "the super cluster lost it", phase: corev1.PodRunning, want: corev1.PodFailed, wantReason: kinds.ReasonSuperPodDeleted},
+		{name: "the super cluster lost it", phase: corev1.PodRunning, want: corev1.PodFailed, wantReason: kind.ReasonSuperPodDeleted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -213,8 +214,8 @@ func TestPodWhoseEndWasMissed(t *testing.T) {
 					pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, tc.grace
 				}
 			})
-			p.superCache[kinds.KindPod] = nil
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			p.superCache[kind.Pod] = nil
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 			require.Equal(t, tc.want, pod.Status.Phase)
@@ -258,18 +259,18 @@ func TestPodBeforeItsConfig(t *testing.T) {
 					LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: ptr.To(true),
 				}}}
 			})
-			p.tenantCache[kinds.KindPod] = []client.Object{pod}
-			p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+			p.tenantCache[kind.Pod] = []client.Object{pod}
+			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
 			if tc.tenant != "" {
-				p.tenantCache[kinds.KindConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: tc.tenant}}}
+				p.tenantCache[kind.ConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: tc.tenant}}}
 			}
 			if tc.super != "" {
 				configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "settings"}}
 				tenancy.SetOwner(configMap, ownerOf(tc.super))
-				p.superCache[kinds.KindConfigMap] = []client.Object{configMap}
+				p.superCache[kind.ConfigMap] = []client.Object{configMap}
 			}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, tc.waited)
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, tc.waited)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
@@ -320,7 +321,7 @@ func TestResize(t *testing.T) {
 			if tc.change != nil {
 				tc.change(pod)
 			}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 		})
@@ -383,7 +384,7 @@ func TestResizeThatAdds(t *testing.T) {
 			pod.Generation = 2
 			tc.change(&pod.Spec)
 			for _, done := range []bool{false, true} {
-				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+				_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
 				require.NotNil(t, resized)
 				require.Empty(t, cmp.Diff(added, tc.got(&resized.Spec)))
@@ -427,7 +428,7 @@ func TestObservedGeneration(t *testing.T) {
 			if tc.change != nil {
 				tc.change(pod)
 			}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2*time.Second)
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2*time.Second)
 			require.NoError(t, err)
 			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 			require.Equal(t, corev1.PodRunning, pod.Status.Phase)
@@ -448,7 +449,7 @@ func BenchmarkPodInSync(b *testing.B) {
 				}
 			})
 			superPod := &corev1.Pod{}
-			kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
+			podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
 			superPod.UID, superPod.Spec.NodeName = "super-uid", "node-1"
 			superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
 			for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {
@@ -459,11 +460,11 @@ func BenchmarkPodInSync(b *testing.B) {
 					Name: superPod.Spec.Containers[i].Name, Image: "app:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 				})
 			}
-			status, _ := kinds.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
+			status, _ := podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
 			pod.Status = *status
-			p.tenantCache[kinds.KindPod], p.superCache[kinds.KindPod] = []client.Object{pod}, []client.Object{superPod}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}
-			kind := p.kind(kinds.KindPod)
+			p.tenantCache[kind.Pod], p.superCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
+			kind := p.kind(kind.Pod)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := kind.Reconcile(b.Context(), key, 0); err != nil {
@@ -523,7 +524,7 @@ func TestWhatGoesDown(t *testing.T) {
 			if tc.deleted {
 				superPod.DeletionTimestamp = ptr.To(metav1.Now())
 			}
-			_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.want, got))
 		})

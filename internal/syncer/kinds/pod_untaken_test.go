@@ -21,7 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -57,8 +57,8 @@ func newChosen(t *testing.T) *chosen {
 		pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}
 	})
 	c.tenant.Client = answering(newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build(), tenantUID)
-	c.key = engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: pod.Namespace, Name: pod.Name}
-	c.pods = c.kind(kinds.KindPod)
+	c.key = engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
+	c.pods = c.kind(kind.Pod)
 	c.refresh()
 	return c
 }
@@ -81,12 +81,12 @@ func deleteChecked(ctx context.Context, to client.WithWatch, object client.Objec
 // refresh lets the caches show what the API servers hold. That of the tenant has pods with the label only.
 func (c *chosen) refresh() {
 	c.t.Helper()
-	c.tenantCache[kinds.KindPod], c.superCache[kinds.KindPod] = nil, nil
+	c.tenantCache[kind.Pod], c.superCache[kind.Pod] = nil, nil
 	if pod := c.tenantPod(); pod.Labels[schedulerv1alpha1.LabelSuperCluster] == "r1" {
-		c.tenantCache[kinds.KindPod] = []client.Object{pod}
+		c.tenantCache[kind.Pod] = []client.Object{pod}
 	}
 	if pod := c.superPod(); pod != nil {
-		c.superCache[kinds.KindPod] = []client.Object{pod}
+		c.superCache[kind.Pod] = []client.Object{pod}
 	}
 }
 
@@ -149,7 +149,7 @@ func (c *chosen) wantTakenBack(reason, text string) {
 	require.True(c.t, failure.At.Time.Equal(c.clock.Now()))
 	require.Equal(c.t, int32(1), failure.Count)
 	require.Contains(c.t, c.told(), "Warning SuperClusterFailed Super cluster r1 has not taken the pod for 1m0s, the pod scheduler chooses another one if there is any: "+text)
-	require.Equal(c.t, kinds.ReasonSuperClusterFailed, pod.Status.Conditions[0].Reason)
+	require.Equal(c.t, kind.ReasonSuperClusterFailed, pod.Status.Conditions[0].Reason)
 	require.Contains(c.t, pod.Status.Conditions[0].Message, text)
 	require.Nil(c.t, c.superPod())
 }
@@ -174,12 +174,12 @@ func TestPodWithoutNode(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, c.superPod())
 	require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster, "not before the super pod is gone")
-	behind := c.tenantCache[kinds.KindPod]
+	behind := c.tenantCache[kind.Pod]
 	_, err = c.wait(0)
 	require.NoError(t, err)
 	c.wantTakenBack(failedchoice.Unschedulable, "no node takes the pod now: too little cpu is free")
 
-	c.tenantCache[kinds.KindPod] = []client.Object{behind[0]} // as it was patched
+	c.tenantCache[kind.Pod] = []client.Object{behind[0]} // as it was patched
 	for range 3 {
 		_, err = c.reconcile()
 		require.NoError(t, err)
@@ -269,7 +269,7 @@ func TestPodThatIsTaken(t *testing.T) {
 			_, _ = c.wait(2 * time.Minute) // the fakes know no Bindings
 			require.NotNil(t, c.superPod())
 			require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster)
-			require.NotContains(t, strings.Join(c.told(), " "), kinds.ReasonSuperClusterFailed)
+			require.NotContains(t, strings.Join(c.told(), " "), kind.ReasonSuperClusterFailed)
 		})
 	}
 }
@@ -290,7 +290,7 @@ func TestBindIsFaster(t *testing.T) {
 	require.ErrorAs(t, err, &wait)
 	require.NotNil(t, c.superPod())
 	c.change(func(pod *corev1.Pod) { pod.Spec.NodeName = "" }) // which nobody can: the wait began anew
-	c.superCache[kinds.KindPod] = []client.Object{func() *corev1.Pod { pod := c.superPod(); pod.Spec.NodeName = "n1"; return pod }()}
+	c.superCache[kind.Pod] = []client.Object{func() *corev1.Pod { pod := c.superPod(); pod.Spec.NodeName = "n1"; return pod }()}
 	_, _ = c.reconcile()
 	after, err := c.wait(0)
 	require.NoError(t, err)
@@ -367,7 +367,7 @@ func TestAnotherProcess(t *testing.T) {
 	next := newChosen(t)
 	next.tenant.Client, next.clock = c.tenant.Client, c.clock
 	next.env.Clock = c.clock
-	next.tenantCache[kinds.KindPod] = []client.Object{stale}
+	next.tenantCache[kind.Pod] = []client.Object{stale}
 	_, err = next.reconcile()
 	require.ErrorContains(t, err, "the cache of the tenant's pods")
 	require.Nil(t, next.superPod())
@@ -429,7 +429,7 @@ func TestBindingIsCreatedOnce(t *testing.T) {
 			return nil
 		},
 	})
-	c.superCache[kinds.KindNode] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+	c.superCache[kind.Node] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
 	want := func(passes time.Duration, want int) {
 		t.Helper()
 		c.clock.SetTime(c.clock.Now().Add(passes))
@@ -448,7 +448,7 @@ func TestBindingIsCreatedOnce(t *testing.T) {
 	other.UID = "another"
 	super := c.superPod()
 	tenancy.SetOwner(super, ownerOf(other.UID))
-	c.tenantCache[kinds.KindPod], c.superCache[kinds.KindPod] = []client.Object{other}, []client.Object{super}
+	c.tenantCache[kind.Pod], c.superCache[kind.Pod] = []client.Object{other}, []client.Object{super}
 	want(0, 4)
 }
 
@@ -459,7 +459,7 @@ func TestClockOfTheTenantIsAhead(t *testing.T) {
 	c := newChosen(t)
 	pod := c.tenantPod()
 	pod.CreationTimestamp = metav1.NewTime(c.clock.Now().Add(time.Hour))
-	c.tenantCache[kinds.KindPod] = []client.Object{pod.DeepCopy()}
+	c.tenantCache[kind.Pod] = []client.Object{pod.DeepCopy()}
 	delete(pod.Labels, schedulerv1alpha1.LabelSuperCluster) // taken back since
 	require.NoError(t, c.tenant.Client.Update(t.Context(), pod))
 	_, err := c.reconcile()

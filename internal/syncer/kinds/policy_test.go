@@ -18,7 +18,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -28,7 +29,7 @@ func governed(t *testing.T, super interceptor.Funcs) *pool {
 	p := newPool(t, super)
 	p.placed(t)
 	p.tenant.Policy = &policy.Ref{}
-	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+	p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
 	return p
 }
 
@@ -102,11 +103,11 @@ func TestForbiddenPod(t *testing.T) {
 				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 				tc.pod(pod)
 			})
-			p.tenantCache[kinds.KindPod] = []client.Object{pod}
-			key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+			p.tenantCache[kind.Pod] = []client.Object{pod}
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 			reconcile := func() bool {
 				t.Helper()
-				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+				_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
 				err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
 				require.NoError(t, client.IgnoreNotFound(err))
@@ -155,7 +156,7 @@ func TestPolicyOfAPodThatRuns(t *testing.T) {
 	kata := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClasses = []string{"kata"} })
 	reconcile := func() (events []string) {
 		t.Helper()
-		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		require.False(t, deleted, "what runs stays")
 		p.shown(t, pod)
@@ -211,17 +212,17 @@ func TestTolerationsLeftOut(t *testing.T) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}, notReady, gpu}
 	})
-	p.tenantCache[kinds.KindPod] = []client.Object{pod}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+	p.tenantCache[kind.Pod] = []client.Object{pod}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 	superPod := &corev1.Pod{}
 	reconcile := func() []corev1.Toleration {
 		t.Helper()
-		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2e9)
+		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 		require.NoError(t, err)
 		superPod = &corev1.Pod{}
 		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod))
 		superPod.UID = "super-uid"
-		p.superCache[kinds.KindPod] = []client.Object{superPod}
+		p.superCache[kind.Pod] = []client.Object{superPod}
 		return superPod.Spec.Tolerations
 	}
 	require.Equal(t, []corev1.Toleration{notReady}, reconcile())
@@ -249,9 +250,9 @@ func TestPodCertificateLeftOut(t *testing.T) {
 			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519"}}},
 		}}}}
 	})
-	p.tenantCache[kinds.KindPod] = []client.Object{pod}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
-	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2e9)
+	p.tenantCache[kind.Pod] = []client.Object{pod}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+	_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 	require.NoError(t, err)
 	superPod := &corev1.Pod{}
 	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod))
@@ -275,7 +276,7 @@ func TestForbiddenDebugContainer(t *testing.T) {
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 			Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
 		}}}
-		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 2e9)
+		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 		require.NoError(t, err)
 		p.shown(t, pod)
 	}
@@ -294,29 +295,29 @@ func TestForbiddenService(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web", UID: "uid"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.97.0.5", Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}}},
 	}
-	p.tenantCache[kinds.KindService] = []client.Object{service}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "web"}
+	p.tenantCache[kind.Service] = []client.Object{service}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "web"}
 	live := &corev1.Service{}
 	reconcile := func() error {
-		_, err := p.kind(kinds.KindService).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.Service).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		return p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live)
 	}
 	require.NoError(t, reconcile())
 	require.Equal(t, corev1.ServiceTypeClusterIP, live.Spec.Type, "pods reach it without one")
 	require.Equal(t, []string{"Warning PolicyForbids Super cluster r1: TenantPolicy default forbids: spec.type: type NodePort of 1 ports is not allowed: limits.nodePorts is 0"}, p.told())
-	p.superCache[kinds.KindService] = []client.Object{live.DeepCopy()}
+	p.superCache[kind.Service] = []client.Object{live.DeepCopy()}
 	service.Spec.Ports[0].Port = 81
 	require.NoError(t, reconcile())
 	require.Equal(t, corev1.ServiceTypeClusterIP, live.Spec.Type)
 	require.Equal(t, int32(81), live.Spec.Ports[0].Port)
 	require.Empty(t, p.told(), "it was said")
-	p.superCache[kinds.KindService] = []client.Object{live.DeepCopy()}
+	p.superCache[kind.Service] = []client.Object{live.DeepCopy()}
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
 	require.NoError(t, reconcile())
 	require.Equal(t, corev1.ServiceTypeNodePort, live.Spec.Type)
 	require.Zero(t, live.Spec.Ports[0].NodePort, "the super cluster chooses it")
-	p.superCache[kinds.KindService] = []client.Object{live.DeepCopy()}
+	p.superCache[kind.Service] = []client.Object{live.DeepCopy()}
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 0 }))
 	service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "more", Port: 82})
 	require.NoError(t, reconcile())
@@ -334,15 +335,15 @@ func TestNodePortRange(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web", UID: "uid"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.97.0.5", Ports: []corev1.ServicePort{{Port: 80}}},
 	}
-	p.tenantCache[kinds.KindService] = []client.Object{service}
+	p.tenantCache[kind.Service] = []client.Object{service}
 	for _, tc := range []struct{ port, want int32 }{{port: 30100}, {port: 30099, want: 30099}, {port: 29999, want: 30099}, {port: 30000, want: 30000}} {
 		service.Spec.Ports[0].NodePort = tc.port
-		_, err := p.kind(kinds.KindService).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "web"}, 0)
+		_, err := p.kind(kind.Service).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "web"}, 0)
 		require.NoError(t, err)
 		live := &corev1.Service{}
 		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live))
 		require.Equal(t, tc.want, live.Spec.Ports[0].NodePort)
-		p.superCache[kinds.KindService] = []client.Object{live}
+		p.superCache[kind.Service] = []client.Object{live}
 		told := p.told()
 		require.Equal(t, tc.want != tc.port, len(told) == 1, "%v", told)
 		for _, event := range told {
@@ -371,10 +372,10 @@ func TestShippedPolicyAllowsPlainPods(t *testing.T) {
 		}}}}}
 	})
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &kinds.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
 	p := governed(t, interceptor.Funcs{})
-	p.tenantCache[kinds.KindPod] = []client.Object{pod}
-	_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}, 20e9)
+	p.tenantCache[kind.Pod] = []client.Object{pod}
+	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 20e9)
 	require.NoError(t, err)
 	for _, event := range p.told() {
 		require.NotContains(t, event, "PolicyForbids")
@@ -388,16 +389,16 @@ func TestExternalIPsLeftOut(t *testing.T) {
 	p := governed(t, interceptor.Funcs{})
 	service := serviceAt("web", "front", corev1.ClusterIPNone, corev1.ServicePort{Port: 80})
 	service.UID, service.Spec.ExternalIPs = "service-uid", []string{"8.8.8.8"}
-	p.tenantCache[kinds.KindService] = []client.Object{service}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: "web", Name: "front"}
+	p.tenantCache[kind.Service] = []client.Object{service}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "front"}
 	for range 2 { // it is created, and found in sync
-		_, err := p.kind(kinds.KindService).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.Service).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		superService := &corev1.Service{}
 		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, superService))
 		require.Empty(t, superService.Spec.ExternalIPs)
 		superService.UID = "super-uid"
-		p.superCache[kinds.KindService] = []client.Object{superService}
+		p.superCache[kind.Service] = []client.Object{superService}
 	}
 	require.Contains(t, p.told(), `Warning ExternalIPsLeftOut Super cluster r1: the Service is there without spec.externalIPs, as "8.8.8.8": `+
 		"use type LoadBalancer, or an Ingress, where the TenantPolicy allows one")

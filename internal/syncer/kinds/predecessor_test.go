@@ -12,7 +12,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -28,12 +28,12 @@ func TestWaitForPredecessor(t *testing.T) {
 		want            string
 	}{
 		{
-			kind: kinds.KindPod, tenant: pod, earlier: &corev1.Pod{},
+			kind: kind.Pod, tenant: pod, earlier: &corev1.Pod{},
 			want: "Warning WaitsForPredecessor An earlier pod of that name is still ending in super cluster r1, where its containers have until 2026-01-02T03:04:05Z: " +
 				"this one is created there once it has ended. One of another name need not wait",
 		},
 		{
-			kind:   kinds.KindConfigMap,
+			kind:   kind.ConfigMap,
 			tenant: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "uid"}}, earlier: &corev1.ConfigMap{},
 			want: "Warning WaitsForPredecessor Super cluster r1 is still deleting an earlier configmap of that name: this one goes there once that is gone. " +
 				"One of another name need not wait",

@@ -14,7 +14,9 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/offer"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -47,8 +49,8 @@ func (b *quantityBed) bound(t *testing.T, change func(claim *corev1.PersistentVo
 	change(claim, volume)
 	super := superClaim("uid", boundTo("pv"))
 	require.NoError(t, b.superClient.Create(t.Context(), super))
-	b.superCache[kinds.KindClaim] = []client.Object{super}
-	b.have(t, map[string]client.Object{kinds.KindClaim: claim, kinds.KindVolume: volume})
+	b.superCache[kind.Claim] = []client.Object{super}
+	b.have(t, map[string]client.Object{kind.Claim: claim, kind.Volume: volume})
 }
 
 // stored returns the tenant's object of that name.
@@ -62,7 +64,7 @@ func stored[T client.Object](t *testing.T, b *quantityBed, namespace, name strin
 // writes, and they are written over.
 func TestQuantitiesOfAnyExponent(t *testing.T) {
 	t.Parallel()
-	ofClaim := engine.Key{Tenant: clusterKey, Kind: kinds.KindClaim, Namespace: "web", Name: "data"}
+	ofClaim := engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
 	storage := func(list corev1.ResourceList) string { return list.Storage().String() }
 	for _, tc := range []struct {
 		name string
@@ -95,14 +97,14 @@ func TestQuantitiesOfAnyExponent(t *testing.T) {
 		}, left: func(t *testing.T, b *quantityBed) string {
 			return storage(stored(t, b, "", "r1.pv", &corev1.PersistentVolume{}).Spec.Capacity)
 		}, want: "2Gi"},
-		{name: "the capacity of a Node", key: engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}, has: func(t *testing.T, b *quantityBed) {
+		{name: "the capacity of a Node", key: engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, has: func(t *testing.T, b *quantityBed) {
 			superNode, tenantNode := builders.Node("n1").Obj(), &corev1.Node{}
 			superNode.Status.Capacity = builders.Resources("cpu", "4")
-			b.superCache[kinds.KindNode], b.superCache[kinds.KindPod] = []client.Object{superNode}, []client.Object{&corev1.Pod{}}
-			kinds.TenantNode(superNode, tenantNode, "r1", kinds.VNAgent{}, kinds.NodeShare{})
-			b.have(t, map[string]client.Object{kinds.KindNode: tenantNode})
+			b.superCache[kind.Node], b.superCache[kind.Pod] = []client.Object{superNode}, []client.Object{&corev1.Pod{}}
+			nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
+			b.have(t, map[string]client.Object{kind.Node: tenantNode})
 			for range 2 { // what the tenant's policy and placements say of it
-				_, err := b.kind(kinds.KindNode).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindNode, Name: "n1"}, 0)
+				_, err := b.kind(kind.Node).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, 0)
 				require.NoError(t, err)
 				tenantNode = stored(t, b, "", "r1.n1", tenantNode)
 			}
@@ -112,17 +114,17 @@ func TestQuantitiesOfAnyExponent(t *testing.T) {
 		}, left: func(t *testing.T, b *quantityBed) string {
 			return stored(t, b, "", "r1.n1", &corev1.Node{}).Status.Capacity.Cpu().String()
 		}, want: "4"},
-		{name: "the overhead of a RuntimeClass", key: engine.Key{Tenant: clusterKey, Kind: kinds.KindOffer, Namespace: kinds.KindRuntimeClass, Name: "kata"}, has: func(t *testing.T, b *quantityBed) {
+		{name: "the overhead of a RuntimeClass", key: engine.Key{Tenant: clusterKey, Kind: kind.Offer, Namespace: kind.RuntimeClass, Name: "kata"}, has: func(t *testing.T, b *quantityBed) {
 			class := func(memory string) *nodev1.RuntimeClass {
 				return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "kata"}, Handler: "kata", Overhead: &nodev1.Overhead{PodFixed: builders.Resources("memory", memory)}}
 			}
-			b.superCache[kinds.KindRuntimeClass] = []client.Object{class("64Mi")}
-			offered, _ := kinds.Offered(kinds.KindRuntimeClass, class("64Mi"), nil)
+			b.superCache[kind.RuntimeClass] = []client.Object{class("64Mi")}
+			offered, _ := dynamic.Offered(kind.RuntimeClass, class("64Mi"), nil)
 			hash, err := offer.HashOf(offered)
 			require.NoError(t, err)
 			written := class(b.written)
 			offer.Mark(written, "r1", offer.Note{Hash: hash})
-			b.have(t, map[string]client.Object{kinds.KindRuntimeClass: written})
+			b.have(t, map[string]client.Object{kind.RuntimeClass: written})
 		}, left: func(t *testing.T, b *quantityBed) string {
 			return stored(t, b, "", "kata", &nodev1.RuntimeClass{}).Overhead.PodFixed.Memory().String()
 		}, want: "64Mi"},
@@ -168,7 +170,7 @@ func TestStatusOfAnyExponent(t *testing.T) {
 			superPod.Status.ContainerStatuses = status("4")
 			done := make(chan error, 1)
 			go func() {
-				_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+				_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 				done <- err
 			}()
 			select {

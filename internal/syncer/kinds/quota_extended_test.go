@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -20,18 +20,18 @@ func TestQuotaNamesWhatNodesHave(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
-	delete(p.superCache, kinds.KindQuota)
+	delete(p.superCache, kind.Quota)
 	node := func(resources ...string) client.Object {
 		return builders.Node("n1", append(resources, "cpu", "4", "memory", "8Gi", "pods", "110", "hugepages-1Gi", "0")...).Obj()
 	}
 	old := node("nvidia.com/gpu", "2", "hugepages-2Mi", "1Gi")
-	p.superCache[kinds.KindNode] = []client.Object{old}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindNamespace, Name: "web"}
+	p.superCache[kind.Node] = []client.Object{old}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
 	require.NoError(t, p.superClient.Create(t.Context(), p.namespace.DeepCopyObject().(client.Object)))
 	hard := func() corev1.ResourceList {
 		t.Helper()
 		for range 2 { // the namespace, then the quota
-			_, err := p.kind(kinds.KindNamespace).Reconcile(t.Context(), key, 0)
+			_, err := p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 			if err != nil {
 				require.ErrorContains(t, err, "conflict")
 			}
@@ -51,10 +51,10 @@ func TestQuotaNamesWhatNodesHave(t *testing.T) {
 	}
 	require.Equal(t, []string{"requests.nvidia.com/gpu", "requests.hugepages-2Mi", "requests.cpu"}, names(hard()))
 
-	changed := kinds.Change{Kind: kinds.KindNode, Side: kinds.SuperSide, Old: old, Current: old}
+	changed := kind.Change{Kind: kind.Node, Side: kind.SuperSide, Old: old, Current: old}
 	require.NotContains(t, p.env.Changed(changed), key, "the heartbeat of a node concerns no namespace")
 	changed.Current = node("nvidia.com/gpu", "2", "example.com/x", "1")
-	p.superCache[kinds.KindNode] = []client.Object{changed.Current}
+	p.superCache[kind.Node] = []client.Object{changed.Current}
 	require.Contains(t, p.env.Changed(changed), key)
 	require.NotContains(t, p.env.Changed(changed), key, "it is not new any more")
 	require.Equal(t, []string{"requests.nvidia.com/gpu", "requests.hugepages-2Mi", "requests.example.com/x", "requests.cpu"}, names(hard()), "what a node had it may have again")

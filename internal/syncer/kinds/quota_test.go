@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
 // TestQuotaThatRefuses: at first the usage of a quota may be behind; then the tenant is told. The pod waits for room.
@@ -27,15 +27,15 @@ func TestQuotaThatRefuses(t *testing.T) {
 			return apierrors.NewForbidden(corev1.Resource("pods"), "new", errors.New("exceeded quota: superpool"))
 		},
 	}).Build()
-	p.superCache[kinds.KindServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+	p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
 	pod := tenantPod(nil)
-	p.tenantCache[kinds.KindPod] = []client.Object{pod}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: pod.Name}
+	p.tenantCache[kind.Pod] = []client.Object{pod}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 	for _, tc := range []struct {
 		waited   time.Duration
 		wantTold bool
 	}{{time.Second, false}, {2 * time.Second, true}} {
-		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, tc.waited)
+		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, tc.waited)
 		require.ErrorContains(t, err, "exceeded quota")
 		wait := &engine.WaitError{}
 		require.Equal(t, !tc.wantTold, errors.As(err, &wait))

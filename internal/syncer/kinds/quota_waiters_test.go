@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
 func TestQuotaWaiters(t *testing.T) {
 	t.Parallel()
-	var waiters kinds.QuotaWaiters
+	var waiters kind.QuotaWaiters
 	first, second := engine.Key{Tenant: "a", Namespace: "web", Name: "1"}, engine.Key{Tenant: "a", Namespace: "web", Name: "2"}
 	others := []engine.Key{{Tenant: "a", Namespace: "db", Name: "1"}, {Tenant: "b", Namespace: "web", Name: "1"}}
 	none := func(tenant, namespace string) {
@@ -48,12 +48,12 @@ func TestForget(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, interceptor.Funcs{})
 	pod := builders.Pod("web", "pinned").UID("pod-uid").Node("node-1").Obj()
-	p.tenantCache[kinds.KindPod] = []client.Object{pod}
-	p.superCache[kinds.KindPod] = nil
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindPod, Namespace: "web", Name: "pinned"}
+	p.tenantCache[kind.Pod] = []client.Object{pod}
+	p.superCache[kind.Pod] = nil
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "pinned"}
 	said := func() int {
 		t.Helper()
-		_, err := p.kind(kinds.KindPod).Reconcile(t.Context(), key, 0)
+		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		count := len(p.events.Events)
 		for range count {

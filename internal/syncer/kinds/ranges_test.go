@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/network"
 )
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -72,10 +72,10 @@ func TestRanges(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.Empty(t, cmp.Diff(tc.want, kinds.NewRanges(tc.closed, tc.open).Without(tc.block)))
+			require.Empty(t, cmp.Diff(tc.want, network.NewRanges(tc.closed, tc.open).Without(tc.block)))
 		})
 	}
-	var none *kinds.Ranges
+	var none *network.Ranges
 	require.False(t, none.Contain(netip.MustParseAddr("10.0.0.1")))
 	require.Empty(t, cmp.Diff([]networkingv1.IPBlock{blockOf("0.0.0.0/0"), blockOf("::/0")}, none.Outside()))
 }
@@ -109,7 +109,7 @@ func TestRangesProperty(t *testing.T) {
 				block.Except = append(block.Except, except.String())
 			}
 		}
-		ranges := kinds.NewRanges(closed, open)
+		ranges := network.NewRanges(closed, open)
 		result := ranges.Without(block)
 		for last := range 32 {
 			address := netip.AddrFrom4([4]byte{10, 0, 0, byte(last)})
@@ -133,24 +133,24 @@ func TestRangesProperty(t *testing.T) {
 
 func TestAggregate(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, kinds.Aggregate(nil, 8))
+	require.Empty(t, network.Aggregate(nil, 8))
 	require.Empty(t, cmp.Diff([]string{"10.0.0.0/24", "fd00::1/128"},
-		texts(kinds.Aggregate(prefixes("10.0.0.7/32", "fd00::1/128", "10.0.0.128/25", "10.0.0.0/25", "10.0.0.0/24"), 8))))
+		texts(network.Aggregate(prefixes("10.0.0.7/32", "fd00::1/128", "10.0.0.128/25", "10.0.0.0/25", "10.0.0.0/24"), 8))))
 	require.Empty(t, cmp.Diff([]string{"10.0.0.0/29", "10.0.1.0/29"},
-		texts(kinds.Aggregate(prefixes("10.0.0.1/32", "10.0.0.3/32", "10.0.0.6/32", "10.0.1.1/32", "10.0.1.6/32"), 2))), "the smallest grow, and contain more")
+		texts(network.Aggregate(prefixes("10.0.0.1/32", "10.0.0.3/32", "10.0.0.6/32", "10.0.1.1/32", "10.0.1.6/32"), 2))), "the smallest grow, and contain more")
 
 	var nodes []netip.Prefix
 	for i := range 5000 {
 		nodes = append(nodes, netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.%d/32", i%7, i/200, i%200)))
 	}
-	few := kinds.Aggregate(nodes, 128)
+	few := network.Aggregate(nodes, 128)
 	require.LessOrEqual(t, len(few), 128)
-	ranges := kinds.NewRanges(few, nil)
+	ranges := network.NewRanges(few, nil)
 	for _, node := range nodes {
 		require.True(t, ranges.Contain(node.Addr()), "%s", node)
 	}
 	rand.New(rand.NewPCG(3, 4)).Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-	require.Equal(t, few, kinds.Aggregate(nodes, 128), "in any order")
+	require.Equal(t, few, network.Aggregate(nodes, 128), "in any order")
 }
 
 func texts(prefixes []netip.Prefix) []string {

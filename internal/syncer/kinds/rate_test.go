@@ -18,7 +18,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -191,8 +191,8 @@ func TestWriteRateIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRated(t)
 	r.placed(t)
-	r.tenantCache[kinds.KindConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "cm", UID: "cm-uid"}}}
-	key := engine.Key{Tenant: clusterKey, Kind: kinds.KindConfigMap, Namespace: "web", Name: "cm"}
+	r.tenantCache[kind.ConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "cm", UID: "cm-uid"}}}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "cm"}
 	for r.env.Super.Update(t.Context(), largeMap(clusterKey, 1<<20)) == nil {
 		continue
 	}
@@ -200,7 +200,7 @@ func TestWriteRateIsTold(t *testing.T) {
 		require.Error(t, r.env.Super.Update(t.Context(), largeMap(clusterKey, 10<<10)))
 	}
 	for range 3 {
-		_, err := r.kind(kinds.KindConfigMap).Reconcile(t.Context(), key, 0)
+		_, err := r.kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
 		require.Positive(t, engine.DelayOf(err))
 	}
 	events := r.told()
@@ -209,7 +209,7 @@ func TestWriteRateIsTold(t *testing.T) {
 		"(limits.writes of TenantPolicy default): what this one needs there waits. Change large objects less often, or make them smaller", events[0])
 	r.pass(time.Minute)
 	written := r.written
-	_, err := r.kind(kinds.KindConfigMap).Reconcile(t.Context(), key, 0)
+	_, err := r.kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	require.Greater(t, r.written, written)
 }

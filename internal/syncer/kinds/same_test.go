@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/superpool/superpool/internal/syncer/kinds/pods"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -20,12 +21,12 @@ func TestSame(t *testing.T) {
 	spec := func(cpu string, args []string) *corev1.PodSpec {
 		return &corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Args: args, Resources: builders.Requests("cpu", cpu)}}}
 	}
-	require.True(t, same(spec("1", nil), spec("1", nil)))
-	require.True(t, same(spec("1", nil), spec("1", []string{})))
-	require.True(t, same(spec("1", nil), spec("1000m", nil)))
-	require.False(t, same(spec("1", nil), spec("1", []string{""})))
-	require.False(t, same(spec("1", nil), spec("2", nil)))
-	require.False(t, same(&metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, &metav1.ObjectMeta{Labels: map[string]string{"a": "c"}}))
+	require.True(t, pods.Same(spec("1", nil), spec("1", nil)))
+	require.True(t, pods.Same(spec("1", nil), spec("1", []string{})))
+	require.True(t, pods.Same(spec("1", nil), spec("1000m", nil)))
+	require.False(t, pods.Same(spec("1", nil), spec("1", []string{""})))
+	require.False(t, pods.Same(spec("1", nil), spec("2", nil)))
+	require.False(t, pods.Same(&metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, &metav1.ObjectMeta{Labels: map[string]string{"a": "c"}}))
 }
 
 // TestSameSeesAllFields: protobuf holds all fields of what same compares.

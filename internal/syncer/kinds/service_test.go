@@ -20,7 +20,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/services"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -159,7 +160,7 @@ func TestSuperService(t *testing.T) {
 			}
 			from := &corev1.Service{Spec: tc.tenant}
 			untouched := from.DeepCopy()
-			kinds.SuperService(from, got, ranges, tc.nodePorts)
+			services.SuperService(from, got, ranges, tc.nodePorts)
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's Service lies in a cache")
 			require.Empty(t, cmp.Diff(tc.want, got.Spec))
 		})
@@ -179,14 +180,14 @@ func FuzzSuperService(f *testing.F) {
 			return
 		}
 		given := superService.DeepCopy()
-		kinds.SuperService(tenantService, superService, ranges, utilnet.PortRange{})
+		services.SuperService(tenantService, superService, ranges, utilnet.PortRange{})
 		require.Empty(t, superService.Spec.Selector)
 		require.Empty(t, superService.Spec.ExternalIPs)
 		if ip := superService.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone && ip != given.Spec.ClusterIP {
 			require.True(t, ranges[0].Contains(netip.MustParseAddr(ip)), ip)
 		}
 		again := superService.DeepCopy()
-		kinds.SuperService(tenantService, again, ranges, utilnet.PortRange{})
+		services.SuperService(tenantService, again, ranges, utilnet.PortRange{})
 		require.Empty(t, cmp.Diff(superService, again), "a second translation differs")
 	})
 }
@@ -216,7 +217,7 @@ func TestSuperEndpointSlice(t *testing.T) {
 	}
 	untouched := from.DeepCopy()
 	got := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kept": "1"}}, Endpoints: []discoveryv1.Endpoint{{}}}
-	kinds.SuperEndpointSlice(from, got, "r1")
+	services.SuperEndpointSlice(from, got, "r1")
 	require.Empty(t, cmp.Diff(untouched, from), "the tenant's slice lies in a cache")
 	want := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
@@ -246,20 +247,20 @@ func TestSharedLimits(t *testing.T) {
 	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.NodePorts, spec.Limits.LoadBalancers = 4, 1
 	}))
-	kind := p.kind(kinds.KindService)
+	reconciler := p.kind(kind.Service)
 	builder := builders.Client(placementScheme(t))
-	p.tenantCache[kinds.KindNamespace], p.superCache[kinds.KindNamespace], p.superCache[kinds.KindQuota] = nil, nil, nil
+	p.tenantCache[kind.Namespace], p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil, nil
 	add := func(namespace string, service corev1.ServiceType) {
 		uid := types.UID("uid-" + namespace)
 		made := serviceAt(namespace, "front", "", corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 443})
 		made.UID, made.Spec.Type = "service-"+uid, service
 		owner := ownerOf(uid)
 		owner.Namespace = namespace
-		for kind, object := range map[string]client.Object{kinds.KindNamespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: uid}}, kinds.KindService: made} {
+		for kind, object := range map[string]client.Object{kind.Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: uid}}, kind.Service: made} {
 			p.tenantCache[kind] = append(p.tenantCache[kind], object)
 		}
-		p.superCache[kinds.KindNamespace] = append(p.superCache[kinds.KindNamespace], builders.Owned(builders.Namespace(clusterKey+"-"+namespace), owner))
-		p.superCache[kinds.KindQuota] = append(p.superCache[kinds.KindQuota], builders.Owned(builders.Quota(clusterKey+"-"+namespace, "superpool"), owner))
+		p.superCache[kind.Namespace] = append(p.superCache[kind.Namespace], builders.Owned(builders.Namespace(clusterKey+"-"+namespace), owner))
+		p.superCache[kind.Quota] = append(p.superCache[kind.Quota], builders.Owned(builders.Quota(clusterKey+"-"+namespace, "superpool"), owner))
 		builder.WithObjects(builders.Placement(clusterKey, namespace).NamespaceUID(uid).Held("r1", 1).Home("r1").Obj())
 	}
 	add("a", corev1.ServiceTypeLoadBalancer)
@@ -271,7 +272,7 @@ func TestSharedLimits(t *testing.T) {
 	p.assigns(meta, meta)
 	reconcile := func(namespace string) {
 		t.Helper()
-		_, err := kind.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindService, Namespace: namespace, Name: "front"}, 0)
+		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: namespace, Name: "front"}, 0)
 		require.NoError(t, err)
 	}
 	there := func() (published []string, objects []corev1.Service) {
@@ -295,8 +296,8 @@ func TestSharedLimits(t *testing.T) {
 	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: ")
 
 	for i := range objects {
-		p.superCache[kinds.KindService] = append(p.superCache[kinds.KindService], &objects[i])
-		p.env.Changed(kinds.Change{Kind: kinds.KindService, Side: kinds.SuperSide, Current: &objects[i]})
+		p.superCache[kind.Service] = append(p.superCache[kind.Service], &objects[i])
+		p.env.Changed(kind.Change{Kind: kind.Service, Side: kind.SuperSide, Current: &objects[i]})
 	}
 	for _, namespace := range []string{"c", "d"} {
 		reconcile(namespace)
@@ -304,10 +305,10 @@ func TestSharedLimits(t *testing.T) {
 	namespaces, _ = there()
 	require.Equal(t, []string{"a", "b"}, namespaces, "the cache shows them now")
 
-	woken := p.env.Changed(kinds.Change{Kind: kinds.KindService, Side: kinds.SuperSide, Old: &objects[0]})
+	woken := p.env.Changed(kind.Change{Kind: kind.Service, Side: kind.SuperSide, Old: &objects[0]})
 	require.Greater(t, len(woken), 1)
 	for _, key := range woken {
-		require.Equal(t, kinds.KindService, key.Kind)
+		require.Equal(t, kind.Service, key.Kind)
 	}
 	reconcile("d")
 	namespaces, _ = there()

@@ -18,7 +18,9 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
+	"github.com/superpool/superpool/internal/syncer/kinds/volumes"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -53,14 +55,14 @@ func TestSuperSnapshot(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			created := snapshot(nil, nil)
-			kinds.SuperSnapshot(snapshot(tc.tenant, nil), created)
+			volumes.SuperSnapshot(snapshot(tc.tenant, nil), created)
 			require.Empty(t, cmp.Diff(tc.want, created.Object["spec"]))
 		})
 	}
 	existing := snapshot(map[string]any{"volumeSnapshotClassName": "the default"}, nil)
 	existing.SetUID("uid")
 	want := existing.DeepCopy()
-	kinds.SuperSnapshot(snapshot(map[string]any{"volumeSnapshotClassName": "other"}, nil), existing)
+	volumes.SuperSnapshot(snapshot(map[string]any{"volumeSnapshotClassName": "other"}, nil), existing)
 	require.Empty(t, cmp.Diff(want, existing), "what exists cannot change")
 }
 
@@ -88,7 +90,7 @@ func TestTenantSnapshotStatus(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			tenant := snapshot(nil, before)
-			kinds.TenantSnapshotStatus(snapshot(nil, tc.super), tenant, func(message string) string { return strings.Replace(message, "no ", "yes", 1) })
+			volumes.TenantSnapshotStatus(snapshot(nil, tc.super), tenant, func(message string) string { return strings.Replace(message, "no ", "yes", 1) })
 			require.Empty(t, cmp.Diff(tc.want, tenant.Object["status"]))
 		})
 	}
@@ -182,7 +184,7 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 					tc.change(tenantSnapshot)
 				}
 				p.tenant.Client = answering(newClientBuilder().WithObjects(tenantSnapshot).Build(), tenantUID)
-				p.tenantCache[kinds.KindSnapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
+				p.tenantCache[kind.Snapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
 			}
 			super := snapshot(spec, tc.super)
 			super.SetNamespace(clusterKey + "-web")
@@ -193,17 +195,17 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 			}
 			if !tc.none {
 				require.NoError(t, p.superClient.Create(t.Context(), super))
-				p.superCache[kinds.KindSnapshot] = []client.Object{p.snapshotIn(t, p.superClient, clusterKey+"-web")}
+				p.superCache[kind.Snapshot] = []client.Object{p.snapshotIn(t, p.superClient, clusterKey+"-web")}
 			}
-			_, err := p.kind(kinds.KindSnapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSnapshot, Namespace: "web", Name: "s"}, 0)
+			_, err := p.kind(kind.Snapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Snapshot, Namespace: "web", Name: "s"}, 0)
 			require.NoError(t, err)
 			if left := p.snapshotIn(t, p.tenant.Client, "web"); left != nil || len(tc.wantFinalizers) > 0 {
 				require.NotNil(t, left)
 				require.ElementsMatch(t, tc.wantFinalizers, left.GetFinalizers())
-				p.tenantCache[kinds.KindSnapshot] = []client.Object{left}
+				p.tenantCache[kind.Snapshot] = []client.Object{left}
 			}
 			if tc.none {
-				require.Equal(t, slices.Contains(tc.wantFinalizers, witness), kinds.Sides(p.env).Data(clusterKey, "web"))
+				require.Equal(t, slices.Contains(tc.wantFinalizers, witness), namespaces.Sides(p.env).Data(clusterKey, "web"))
 			}
 			left := p.snapshotIn(t, p.superClient, clusterKey+"-web")
 			require.Equal(t, tc.want == "stays" || tc.want == "kept", left != nil)
@@ -239,8 +241,8 @@ func TestSnapshotsHaveASize(t *testing.T) {
 				claim.Annotations = map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"}
 				return claim
 			}
-			p.tenantCache[kinds.KindClaim] = []client.Object{claim("web")}
-			p.superCache[kinds.KindClaim] = []client.Object{builders.Owned(claim(clusterKey+"-web"), ownerOf("claim"))}
+			p.tenantCache[kind.Claim] = []client.Object{claim("web")}
+			p.superCache[kind.Claim] = []client.Object{builders.Owned(claim(clusterKey+"-web"), ownerOf("claim"))}
 
 			spec := map[string]any{"volumeSnapshotClassName": "quick", "source": map[string]any{"persistentVolumeClaimName": "data"}}
 			old := snapshot(spec, nil)
@@ -249,15 +251,15 @@ func TestSnapshotsHaveASize(t *testing.T) {
 			}
 			old.SetNamespace(clusterKey + "-web")
 			old.SetName("old")
-			p.superCache[kinds.KindSnapshot] = []client.Object{builders.Owned(old, ownerOf("old"))}
+			p.superCache[kind.Snapshot] = []client.Object{builders.Owned(old, ownerOf("old"))}
 			added := snapshot(spec, nil)
 			added.SetNamespace("web")
 			added.SetName("s")
 			added.SetUID("uid")
 			added.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"})
 			p.tenant.Client = answering(newClientBuilder().WithObjects(added).Build(), tenantUID)
-			p.tenantCache[kinds.KindSnapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
-			_, err := p.kind(kinds.KindSnapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kinds.KindSnapshot, Namespace: "web", Name: "s"}, 0)
+			p.tenantCache[kind.Snapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
+			_, err := p.kind(kind.Snapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Snapshot, Namespace: "web", Name: "s"}, 0)
 			require.NoError(t, err)
 			told := strings.Join(p.told(), "\n")
 			require.Equal(t, tc.want == "", p.snapshotIn(t, p.superClient, clusterKey+"-web") != nil, told)

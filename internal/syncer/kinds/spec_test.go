@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -41,11 +42,11 @@ func TestSpecs(t *testing.T) {
 				require.Contains(t, names, name)
 			}
 			if spec.Cleared {
-				require.Equal(t, kinds.ScopePlaced, spec.Scope)
+				require.Equal(t, kind.ScopePlaced, spec.Scope)
 				require.NotNil(t, spec.Super)
 			}
 			if spec.New != nil {
-				require.Equal(t, spec.Name, spec.New(&kinds.Env{}).Name())
+				require.Equal(t, spec.Name, spec.New(&kind.Env{}).Name())
 			}
 		})
 	}
@@ -88,83 +89,83 @@ func TestChanged(t *testing.T) {
 	withOffers := slices.Sorted(slices.Values(append([]string{"offer "}, withNodes...)))
 	for _, tc := range []struct {
 		name string
-		kinds.Change
+		kind.Change
 		want []string
 	}{
-		{name: "a tenant's pod is new", Change: kinds.Change{Kind: "pod", Current: tenantPod}, want: []string{"pod web/p", "token web/p/p-uid"}},
+		{name: "a tenant's pod is new", Change: kind.Change{Kind: "pod", Current: tenantPod}, want: []string{"pod web/p", "token web/p/p-uid"}},
 		{
-			name: "a tenant's pod is gone", Change: kinds.Change{Kind: "pod", Old: tenantPod},
+			name: "a tenant's pod is gone", Change: kind.Change{Kind: "pod", Old: tenantPod},
 			want: []string{"namespace web", "pod web/p", "token web/p/p-uid"},
 		},
 		{
 			name: "a tenant's pod without tokens", want: []string{"pod web/p"},
-			Change: kinds.Change{Kind: "pod", Current: &corev1.Pod{
+			Change: kind.Change{Kind: "pod", Current: &corev1.Pod{
 				ObjectMeta: named("web", "p"), Spec: corev1.PodSpec{Volumes: projecting(corev1.VolumeProjection{Secret: &corev1.SecretProjection{}})},
 			}},
 		},
 		{
 			name: "a super pod without tokens", want: []string{"pod web/p", "pod web/waits"},
-			Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Current: super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p")})},
+			Change: kind.Change{Kind: "pod", Side: kind.SuperSide, Current: super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p")})},
 		},
-		{name: "a tenant's Service is new", Change: kinds.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
-		{name: "a tenant's Service changed", Change: kinds.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
+		{name: "a tenant's Service is new", Change: kind.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
+		{name: "a tenant's Service changed", Change: kind.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
 		{
 			name: "a tenant's namespace is new", want: withNodes,
-			Change: kinds.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
+			Change: kind.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
 		},
 		{
 			name: "a tenant's namespace changed", want: []string{"namespace web", "node "},
-			Change: kinds.Change{Kind: "namespace", Old: &corev1.Namespace{}, Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
+			Change: kind.Change{Kind: "namespace", Old: &corev1.Namespace{}, Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
 		},
-		{name: "a tenant's own Node", Change: kinds.Change{Kind: "node", Current: &corev1.Node{ObjectMeta: named("", "n1")}}},
+		{name: "a tenant's own Node", Change: kind.Change{Kind: "node", Current: &corev1.Node{ObjectMeta: named("", "n1")}}},
 		{
 			name: "a Node of ours in a tenant", want: []string{"node n1"},
-			Change: kinds.Change{Kind: "node", Current: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1.n1", Annotations: map[string]string{
+			Change: kind.Change{Kind: "node", Current: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1.n1", Annotations: map[string]string{
 				"tenancy.x-k8s.io/supernode": "n1",
 			}}}},
 		},
 		{
-			name: "a super pod is new", Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Current: superPod("")},
+			name: "a super pod is new", Change: kind.Change{Kind: "pod", Side: kind.SuperSide, Current: superPod("")},
 			want: []string{"pod web/p", "pod web/waits", "token web/p/uid"},
 		},
 		{
-			name: "a super pod got a node", Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Old: superPod(""), Current: superPod("n1")},
+			name: "a super pod got a node", Change: kind.Change{Kind: "pod", Side: kind.SuperSide, Old: superPod(""), Current: superPod("n1")},
 			want: []string{"pod web/p"},
 		},
 		{
-			name: "a super pod is gone", Change: kinds.Change{Kind: "pod", Side: kinds.SuperSide, Old: superPod("n1")},
+			name: "a super pod is gone", Change: kind.Change{Kind: "pod", Side: kind.SuperSide, Old: superPod("n1")},
 			want: []string{"node n1", "pod web/p", "token web/p/uid"},
 		},
-		{name: "somebody else's object", Change: kinds.Change{Kind: "secret", Side: kinds.SuperSide, Current: unmarked}},
+		{name: "somebody else's object", Change: kind.Change{Kind: "secret", Side: kind.SuperSide, Current: unmarked}},
 		{
 			name: "the owner is removed", want: []string{"secret web/x"},
-			Change: kinds.Change{Kind: "secret", Side: kinds.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}), Current: unmarked},
+			Change: kind.Change{Kind: "secret", Side: kind.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}), Current: unmarked},
 		},
 		{
 			name: "a super namespace changed", want: append([]string{"isolation web/superpool-isolation"}, everything...),
-			Change: kinds.Change{Kind: "namespace", Side: kinds.SuperSide, Old: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")}), Current: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")})},
+			Change: kind.Change{Kind: "namespace", Side: kind.SuperSide, Old: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")}), Current: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")})},
 		},
-		{name: "a quota is new", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withOffers...)},
-		{name: "more of a quota is used", Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("1"), Current: quota("2")}},
+		{name: "a quota is new", Change: kind.Change{Kind: "resourcequota", Side: kind.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withOffers...)},
+		{name: "more of a quota is used", Change: kind.Change{Kind: "resourcequota", Side: kind.SuperSide, Old: quota("1"), Current: quota("2")}},
 		{
 			name: "less of a quota is used", want: []string{"pod web/waits"},
-			Change: kinds.Change{Kind: "resourcequota", Side: kinds.SuperSide, Old: quota("2"), Current: quota("1")},
+			Change: kind.Change{Kind: "resourcequota", Side: kind.SuperSide, Old: quota("2"), Current: quota("1")},
 		},
 		{
 			name: "an Event", want: []string{"event web/p.1"},
-			Change: kinds.Change{Kind: "event", Side: kinds.SuperSide, Current: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
+			Change: kind.Change{Kind: "event", Side: kind.SuperSide, Current: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
 		},
 		{
-			name: "an Event is gone", Change: kinds.Change{Kind: "event", Side: kinds.SuperSide, Old: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
+			name: "an Event is gone", Change: kind.Change{Kind: "event", Side: kind.SuperSide, Old: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
-			p.tenantCache[kinds.KindPod] = []client.Object{&corev1.Pod{ObjectMeta: named("web", "there")}, &corev1.Pod{ObjectMeta: named("db", "p")}}
-			p.tenantCache[kinds.KindService] = []client.Object{tenantService}
+			p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{ObjectMeta: named("web", "there")}, &corev1.Pod{ObjectMeta: named("db", "p")}}
+			p.tenantCache[kind.Service] = []client.Object{tenantService}
 			p.env.QuotaWaiters.Add(engine.Key{Tenant: clusterKey, Kind: "pod", Namespace: "web", Name: "waits"})
-			if tc.Side == kinds.TenantSide {
+			if tc.Side == kind.TenantSide {
 				tc.Tenant = clusterKey
 			}
 			var got []string
@@ -225,33 +226,33 @@ func TestRests(t *testing.T) {
 		{name: "what neither side has told", unsynced: true, superUnsynced: true},
 		{name: "a pod that is new to both", super: pod(corev1.PodPending), away: true},
 		{name: "what nobody knows", away: true},
-		{name: "a kind that cannot say", tenant: runs, super: runs, kind: kinds.KindSecret},
+		{name: "a kind that cannot say", tenant: runs, super: runs, kind: kind.Secret},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
-			kind := kinds.KindPod
+			kindName := kind.Pod
 			if tc.kind != "" {
-				kind = tc.kind
+				kindName = tc.kind
 			}
 			if tc.tenant != nil {
-				p.tenantCache[kind] = []client.Object{tc.tenant}
+				p.tenantCache[kindName] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
 				copied := tc.super.DeepCopy()
 				copied.Namespace = clusterKey + "-web"
-				p.superCache[kind] = []client.Object{copied}
+				p.superCache[kindName] = []client.Object{copied}
 			}
 			if tc.away {
-				p.env.Tenant = func(string) *kinds.Tenant { return nil }
+				p.env.Tenant = func(string) *kind.Tenant { return nil }
 			}
 			if tc.unsynced {
-				p.tenant.Cache = unfilled{cache: p.tenantCache, of: kind}
+				p.tenant.Cache = unfilled{cache: p.tenantCache, of: kindName}
 			}
 			if tc.superUnsynced {
-				p.env.SuperCache = unfilled{cache: p.superCache, of: kind}
+				p.env.SuperCache = unfilled{cache: p.superCache, of: kindName}
 			}
-			require.Equal(t, tc.want, p.env.Rests(engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "p"}))
+			require.Equal(t, tc.want, p.env.Rests(engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "p"}))
 		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/tokens"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -45,42 +45,42 @@ func TestNextTokenStep(t *testing.T) {
 		tenantPod *corev1.Pod
 		superPod  *corev1.Pod
 		secret    *corev1.Secret
-		want      kinds.TokenStep
+		want      tokens.TokenStep
 	}{
-		{name: "a pod on a node", tenantPod: wants, superPod: running, want: kinds.TokenStepIssue},
-		{name: "a pod with tokens", tenantPod: wants, superPod: running, secret: own, want: kinds.TokenStepIssue},
-		{name: "a Secret of another pod", tenantPod: wants, superPod: running, secret: foreign, want: kinds.TokenStepWarnConflict},
-		{name: "a Secret without owner", tenantPod: wants, superPod: running, secret: &corev1.Secret{}, want: kinds.TokenStepWarnConflict},
+		{name: "a pod on a node", tenantPod: wants, superPod: running, want: tokens.TokenStepIssue},
+		{name: "a pod with tokens", tenantPod: wants, superPod: running, secret: own, want: tokens.TokenStepIssue},
+		{name: "a Secret of another pod", tenantPod: wants, superPod: running, secret: foreign, want: tokens.TokenStepWarnConflict},
+		{name: "a Secret without owner", tenantPod: wants, superPod: running, secret: &corev1.Secret{}, want: tokens.TokenStepWarnConflict},
 		{name: "a Secret that is being deleted", tenantPod: wants, superPod: running, secret: secret(owner, true)},
 		{name: "a Secret of another pod that is being deleted", tenantPod: wants, superPod: running, secret: secret(ownerOf("another"), true)},
 		{name: "no super pod yet", tenantPod: wants},
 		{name: "no super pod any more", tenantPod: wants, secret: own},
 		{name: "a super pod of another tenant pod", tenantPod: wants, superPod: stepPod("super", ownedBy(ownerOf("another")))},
 		{name: "a super pod without owner", tenantPod: wants, superPod: stepPod("super")},
-		{name: "a super pod that is being deleted", tenantPod: wants, superPod: stepPod("super", ownedBy(owner), terminating(30)), want: kinds.TokenStepIssue},
-		{name: "a pod that is being deleted", tenantPod: stepPod("uid", withToken, bound("r1.n1"), terminating(30)), superPod: running, want: kinds.TokenStepIssue},
+		{name: "a super pod that is being deleted", tenantPod: wants, superPod: stepPod("super", ownedBy(owner), terminating(30)), want: tokens.TokenStepIssue},
+		{name: "a pod that is being deleted", tenantPod: stepPod("uid", withToken, bound("r1.n1"), terminating(30)), superPod: running, want: tokens.TokenStepIssue},
 		{name: "a pod on no node", tenantPod: stepPod("uid", withToken), superPod: running},
 		{name: "a pod on no node that has tokens", tenantPod: stepPod("uid", withToken), superPod: running, secret: own},
 		{name: "a failed pod", tenantPod: stepPod("uid", withToken, bound("r1.n1"), inPhase(corev1.PodFailed)), superPod: running},
 		{name: "a completed pod", tenantPod: stepPod("uid", withToken, bound("r1.n1"), inPhase(corev1.PodSucceeded)), superPod: running, secret: own},
-		{name: "a running pod", tenantPod: stepPod("uid", withToken, bound("r1.n1"), inPhase(corev1.PodRunning)), superPod: running, want: kinds.TokenStepIssue},
+		{name: "a running pod", tenantPod: stepPod("uid", withToken, bound("r1.n1"), inPhase(corev1.PodRunning)), superPod: running, want: tokens.TokenStepIssue},
 		{name: "a pod without tokens", tenantPod: stepPod("uid", withSecret, bound("r1.n1")), superPod: running},
 		{name: "a pod without tokens, with a Secret of another", tenantPod: stepPod("uid", bound("r1.n1")), superPod: running, secret: foreign},
 
-		{name: "nothing", want: kinds.TokenStepForget},
-		{name: "gone, and still terminates", superPod: running, want: kinds.TokenStepForget},
+		{name: "nothing", want: tokens.TokenStepForget},
+		{name: "gone, and still terminates", superPod: running, want: tokens.TokenStepForget},
 		{name: "gone, still terminates, has tokens", superPod: running, secret: own},
-		{name: "gone on both sides", secret: own, want: kinds.TokenStepDelete},
-		{name: "gone, and the super pod is another's", superPod: stepPod("super", ownedBy(ownerOf("another"))), secret: own, want: kinds.TokenStepDelete},
+		{name: "gone on both sides", secret: own, want: tokens.TokenStepDelete},
+		{name: "gone, and the super pod is another's", superPod: stepPod("super", ownedBy(ownerOf("another"))), secret: own, want: tokens.TokenStepDelete},
 		{name: "gone, and the Secret is another pod's", secret: foreign},
 		{name: "gone, and the Secret has no owner", secret: &corev1.Secret{}},
 		{name: "gone, and the Secret is being deleted", secret: secret(owner, true)},
-		{name: "created again", tenantPod: stepPod("another", withToken, bound("r1.n1")), secret: own, want: kinds.TokenStepDelete},
+		{name: "created again", tenantPod: stepPod("another", withToken, bound("r1.n1")), secret: own, want: tokens.TokenStepDelete},
 		{name: "created again while the first terminates", tenantPod: stepPod("another", withToken), superPod: running, secret: own},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.want.String(), kinds.NextTokenStep(tc.tenantPod, tc.superPod, tc.secret, owner).String())
+			require.Equal(t, tc.want.String(), tokens.NextTokenStep(tc.tenantPod, tc.superPod, tc.secret, owner).String())
 		})
 	}
 }
@@ -88,10 +88,10 @@ func TestNextTokenStep(t *testing.T) {
 func TestTokenStepNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for step := kinds.TokenStepNone; step <= kinds.TokenStepDelete; step++ {
+	for step := tokens.TokenStepNone; step <= tokens.TokenStepDelete; step++ {
 		require.False(t, seen[step.String()], step)
 		seen[step.String()] = true
 	}
-	require.Equal(t, "unknown", (kinds.TokenStepDelete + 1).String())
-	require.Equal(t, "unknown", kinds.TokenStep(-1).String())
+	require.Equal(t, "unknown", (tokens.TokenStepDelete + 1).String())
+	require.Equal(t, "unknown", tokens.TokenStep(-1).String())
 }

@@ -27,7 +27,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -69,11 +70,11 @@ func newIssuer(t *testing.T) *issuer {
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: ptr.To[int64](500_000)}},
 		}}}}}
 	})
-	i.tenantCache[kinds.KindPod] = []client.Object{i.pod}
+	i.tenantCache[kind.Pod] = []client.Object{i.pod}
 	superPod := &corev1.Pod{}
-	kinds.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &kinds.PodEnvironment{})
-	i.superCache[kinds.KindPod] = []client.Object{superPod}
-	i.key = engine.Key{Tenant: clusterKey, Kind: kinds.KindToken, Namespace: "web", Name: "web-1/pod-uid"}
+	podspec.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
+	i.superCache[kind.Pod] = []client.Object{superPod}
+	i.key = engine.Key{Tenant: clusterKey, Kind: kind.Token, Namespace: "web", Name: "web-1/pod-uid"}
 	return i
 }
 
@@ -106,13 +107,13 @@ func (i *issuer) give(_ context.Context, _ client.Client, subresource string, ac
 func (i *issuer) reconcile(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	i.asked = nil
-	after, err := i.kind(kinds.KindToken).Reconcile(t.Context(), i.key, 0)
+	after, err := i.kind(kind.Token).Reconcile(t.Context(), i.key, 0)
 	var secrets corev1.SecretList
 	require.NoError(t, i.superClient.List(t.Context(), &secrets))
-	i.superCache[kinds.KindToken] = nil
+	i.superCache[kind.Token] = nil
 	for j := range secrets.Items {
 		secrets.Items[j].UID = "secret-uid"
-		i.superCache[kinds.KindToken] = append(i.superCache[kinds.KindToken], &secrets.Items[j])
+		i.superCache[kind.Token] = append(i.superCache[kind.Token], &secrets.Items[j])
 	}
 	return after, err
 }
@@ -121,7 +122,7 @@ func (i *issuer) data(t *testing.T) map[string]string {
 	t.Helper()
 	secret := &corev1.Secret{}
 	require.NoError(t, i.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: tenancy.TokenSecret("web-1", "pod-uid")}, secret))
-	key, ours := i.env.SuperKey(kinds.KindToken, secret)
+	key, ours := i.env.SuperKey(kind.Token, secret)
 	require.True(t, ours)
 	require.Equal(t, i.key, key)
 	text, err := json.Marshal(secret.ObjectMeta)
@@ -159,13 +160,13 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, []string{api, vault}, at(24*time.Hour), "it is a day old")
 
 	// What the super cluster lost, or cannot be read, is asked for anew.
-	known := i.superCache[kinds.KindToken][0].DeepCopyObject().(*corev1.Secret)
+	known := i.superCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
 	delete(known.Data, "token-1-0")
-	i.superCache[kinds.KindToken][0] = known
+	i.superCache[kind.Token][0] = known
 	require.Equal(t, []string{vault}, at(24*time.Hour))
-	known = i.superCache[kinds.KindToken][0].DeepCopyObject().(*corev1.Secret)
+	known = i.superCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
 	known.Annotations["tenancy.x-k8s.io/issued-tokens"] = "{"
-	i.superCache[kinds.KindToken][0] = known
+	i.superCache[kind.Token][0] = known
 	require.Equal(t, []string{api, vault}, at(24*time.Hour))
 	require.Empty(t, i.events.Events)
 }
@@ -190,7 +191,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 			_, err := i.reconcile(t)
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "bearer-")
-			require.Empty(t, i.superCache[kinds.KindToken])
+			require.Empty(t, i.superCache[kind.Token])
 			require.Equal(t, tc.wantEvent, len(i.events.Events) == 1)
 
 			// A renewal that fails leaves what is there.
@@ -218,11 +219,11 @@ func TestTokensOfPods(t *testing.T) {
 	}{
 		{name: "a pod on a node here", change: func(*issuer) {}, wantMade: true, wantKept: true},
 		{name: "a pod that has no node yet", change: func(i *issuer) { i.pod.Spec.NodeName = "" }, wantKept: true},
-		{name: "a pod on a node that runs nowhere here", change: func(i *issuer) { i.superCache[kinds.KindPod] = nil }, wantKept: true},
+		{name: "a pod on a node that runs nowhere here", change: func(i *issuer) { i.superCache[kind.Pod] = nil }, wantKept: true},
 		{name: "a finished pod", change: func(i *issuer) { i.pod.Status.Phase = corev1.PodFailed }, wantKept: true},
-		{name: "a pod that is gone", change: func(i *issuer) { i.tenantCache[kinds.KindPod], i.superCache[kinds.KindPod] = nil, nil }},
-		{name: "a pod that is gone and still ends", change: func(i *issuer) { i.tenantCache[kinds.KindPod] = nil }, wantKept: true},
-		{name: "a pod that was made again", change: func(i *issuer) { i.pod.UID = "another"; i.superCache[kinds.KindPod] = nil }},
+		{name: "a pod that is gone", change: func(i *issuer) { i.tenantCache[kind.Pod], i.superCache[kind.Pod] = nil, nil }},
+		{name: "a pod that is gone and still ends", change: func(i *issuer) { i.tenantCache[kind.Pod] = nil }, wantKept: true},
+		{name: "a pod that was made again", change: func(i *issuer) { i.pod.UID = "another"; i.superCache[kind.Pod] = nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -230,7 +231,7 @@ func TestTokensOfPods(t *testing.T) {
 			tc.change(i)
 			_, err := i.reconcile(t)
 			require.NoError(t, err)
-			require.Equal(t, tc.wantMade, len(i.superCache[kinds.KindToken]) == 1)
+			require.Equal(t, tc.wantMade, len(i.superCache[kind.Token]) == 1)
 
 			i = newIssuer(t)
 			_, err = i.reconcile(t)
@@ -238,7 +239,7 @@ func TestTokensOfPods(t *testing.T) {
 			tc.change(i)
 			_, err = i.reconcile(t)
 			require.NoError(t, err)
-			require.Equal(t, tc.wantKept, len(i.superCache[kinds.KindToken]) == 1)
+			require.Equal(t, tc.wantKept, len(i.superCache[kind.Token]) == 1)
 		})
 	}
 	t.Run("a pod that only the cache lost", func(t *testing.T) {
@@ -246,11 +247,11 @@ func TestTokensOfPods(t *testing.T) {
 		i := newIssuer(t)
 		_, err := i.reconcile(t)
 		require.NoError(t, err)
-		i.tenantCache[kinds.KindPod], i.superCache[kinds.KindPod] = nil, nil
+		i.tenantCache[kind.Pod], i.superCache[kind.Pod] = nil, nil
 		require.NoError(t, i.tenant.Client.Create(t.Context(), i.pod))
 		_, err = i.reconcile(t)
 		require.ErrorContains(t, err, "waiting for the cache of the tenant's pods")
-		require.Len(t, i.superCache[kinds.KindToken], 1)
+		require.Len(t, i.superCache[kind.Token], 1)
 	})
 }
 
@@ -263,7 +264,7 @@ func TestHostileTokens(t *testing.T) {
 		i.lifetime = 61 * time.Second
 		_, err := i.reconcile(t)
 		require.Error(t, err)
-		require.Empty(t, i.superCache[kinds.KindToken])
+		require.Empty(t, i.superCache[kind.Token])
 
 		i.lifetime = 300 * time.Second
 		after, err := i.reconcile(t)
@@ -298,7 +299,7 @@ func TestHostileTokens(t *testing.T) {
 		_, err := i.reconcile(t)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "bearer-")
-		require.Empty(t, i.superCache[kinds.KindToken])
+		require.Empty(t, i.superCache[kind.Token])
 		require.Contains(t, <-i.events.Events, "FailedToken")
 	})
 	t.Run("that are many", func(t *testing.T) {
@@ -309,7 +310,7 @@ func TestHostileTokens(t *testing.T) {
 		_, err := i.reconcile(t)
 		require.NoError(t, err)
 		require.Empty(t, i.asked)
-		require.Empty(t, i.superCache[kinds.KindToken])
+		require.Empty(t, i.superCache[kind.Token])
 		require.Contains(t, <-i.events.Events, "FailedToken The pod projects 18 tokens: at most 16 are issued")
 	})
 	for name, limit := range map[string]tenancyv1alpha1.ObjectLimit{
@@ -326,7 +327,7 @@ func TestHostileTokens(t *testing.T) {
 			}))
 			_, err := i.reconcile(t)
 			require.NoError(t, err)
-			require.Empty(t, i.superCache[kinds.KindToken])
+			require.Empty(t, i.superCache[kind.Token])
 			require.Contains(t, <-i.events.Events, "TenantLimit Super cluster r1: ")
 		})
 	}

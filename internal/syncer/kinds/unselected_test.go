@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/superpool/superpool/internal/syncer/kinds"
+	"github.com/superpool/superpool/internal/syncer/kinds/network"
 )
 
 const (
@@ -88,7 +88,7 @@ func TestUnselected(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := kinds.Unselected(tc.selectors, 16)
+			got, ok := network.Unselected(tc.selectors, 16)
 			require.Equal(t, !tc.refused, ok)
 			if tc.wantCount > 0 {
 				require.Len(t, got, tc.wantCount)
@@ -108,7 +108,7 @@ func TestUnselectedProperty(t *testing.T) {
 	refused := 0
 	for range 600 {
 		selectors := randomSelectors(random, keys, values, random.IntN(6))
-		result, ok := kinds.Unselected(selectors, 16)
+		result, ok := network.Unselected(selectors, 16)
 		if !ok {
 			refused++
 			continue

@@ -1,0 +1,413 @@
+package copier
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// Copy declares a kind whose objects are copied to the super cluster with few changes.
+type Copy[T client.Object] struct {
+	// Name of the kind.
+	Name string
+	// New returns an object without any field set.
+	New func() T
+	// Scope is ScopePlaced or ScopeTenant.
+	Scope kind.Scope
+	// SuperName maps names to those in super clusters, and TenantName back; nil keeps them.
+	SuperName, TenantName func(name string) string
+	// SuperLabels are label requirements of the super objects of this kind, where another kind writes objects of the
+	// type; "" for none.
+	SuperLabels string
+	// Foreign returns whether a super object of the type belongs to another kind; nil if there is no such kind.
+	Foreign func(superObject client.Object) bool
+	// Skip returns whether an object is not copied; nil copies all. Objects that ignoresSync are skipped too, unless
+	// Always.
+	Skip   func(tenantObject T) bool
+	Always bool
+	// Adopt returns whether a super object without owner, which a controller of the super cluster created in a super
+	// namespace, is adopted; nil adopts none.
+	Adopt func(superObject T) bool
+	// Recreate returns whether a super object cannot be updated to the desired one, and must be deleted and created
+	// again; nil never does so.
+	Recreate func(tenant *kind.Tenant, tenantObject, superObject T) bool
+	// Frozen returns whether the API server refuses to update superObject to desired, since somebody has made it
+	// immutable: once that is admitted, it is deleted, and created again. nil: it refuses none.
+	Frozen func(superObject, desired T) bool
+	// Explain returns for the tenant why the super cluster refused an object and what to do, "" to use the message of
+	// err; nil has none.
+	Explain func(tenantObject T, err error) string
+	// Facts returns what policies ask besides the super objects of a tenant; nil: nothing.
+	Facts func(env *kind.Env, tenant *kind.Tenant) policy.Facts
+	// Translate sets the fields of superObject that Superpool owns. Name, namespace, owner, labels and annotations are
+	// set before. It returns the Notice to record once the object is in sync. An error means that a cache lacks what it
+	// needs.
+	Translate func(env *kind.Env, tenant *kind.Tenant, tenantObject, superObject T) (Notice, error)
+	// Lesser returns what a super cluster has in the place of an object that the tenant's policy does not let in, false
+	// for nothing. An object that was let in before is left as it is, unless it is Outdated. nil: nothing of any.
+	Lesser func(rules *kind.Rules, object T) (T, bool)
+	// Outdated is whether an object that was let in before may allow what may not be any more.
+	Outdated bool
+	// Gone returns whether the tenant has no object of that name for which is returns true, with a Proof that its super
+	// object may be deleted; live is an empty object to read into. nil: the tenant's control plane lacks it.
+	Gone func(ctx context.Context, tenant *kind.Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error)
+	// Home is what is special of objects that are in one super cluster only; nil: the kind has none.
+	Home *AtHome[T]
+	// Wakes and Indexes are those of the Spec.
+	Wakes   map[string]func(*kind.Env, kind.Change) []engine.Key
+	Indexes map[string]func(client.Object) []string
+}
+
+// Notice is an Event about an object that is in sync; Reason "" means none.
+type Notice struct{ Reason, Message string }
+
+// Spec returns the Spec of a copied kind.
+func Spec[T client.Object](c Copy[T]) kind.Spec {
+	c.SetDefaults()
+	super := kind.WatchOwned(c.New())
+	if c.SuperLabels != "" {
+		super = kind.WatchOwned(c.New(), c.SuperLabels)
+	}
+	return kind.Spec{
+		Name: c.Name, Scope: c.Scope, Tenant: kind.WatchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Indexes: c.Indexes, Cleared: c.Scope == kind.ScopePlaced,
+		New: func(env *kind.Env) engine.Kind {
+			made := &Copier[T]{Env: env, Copy: c}
+			env.OnForget(made.drift.forgetAll)
+			env.OnForget(made.attempts.Forget)
+			return made
+		},
+	}
+}
+
+func (c *Copy[T]) SetDefaults() {
+	same := func(name string) string { return name }
+	if c.SuperName == nil {
+		c.SuperName, c.TenantName = same, same
+	}
+	if c.Foreign == nil {
+		c.Foreign = func(client.Object) bool { return false }
+	}
+	skip, always := c.Skip, c.Always
+	c.Skip = func(tenantObject T) bool {
+		return !always && kind.IgnoresSync(tenantObject) || skip != nil && skip(tenantObject)
+	}
+	if c.Adopt == nil {
+		c.Adopt = func(T) bool { return false }
+	}
+	if c.Recreate == nil {
+		c.Recreate = func(*kind.Tenant, T, T) bool { return false }
+	}
+	if c.Frozen == nil {
+		c.Frozen = func(_, _ T) bool { return false }
+	}
+	if c.Gone == nil {
+		c.Gone = func(ctx context.Context, tenant *kind.Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error) {
+			return tenant.ControlPlane().Lacks(ctx, name, live, is) //nolint:wrapcheck // it names what was read
+		}
+	}
+	if c.Lesser == nil {
+		c.Lesser = func(_ *kind.Rules, object T) (T, bool) { return object, false }
+	}
+	if c.Facts == nil {
+		c.Facts = func(*kind.Env, *kind.Tenant) policy.Facts { return policy.Facts{} }
+	}
+	if c.Explain == nil {
+		c.Explain = func(T, error) string { return "" }
+	}
+}
+
+// superKey returns the key of a super object. It returns false if no tenant owns the object, or if it belongs to
+// another kind.
+func (c *Copy[T]) superKey(superObject client.Object) (engine.Key, bool) {
+	owner, owned := tenancy.GetOwner(superObject)
+	if !owned || c.Foreign(superObject) {
+		return engine.Key{}, false
+	}
+	return engine.Key{Tenant: owner.ClusterKey, Kind: c.Name, Namespace: owner.Namespace, Name: c.TenantName(superObject.GetName())}, true
+}
+
+// Copier reconciles a copied kind.
+type Copier[T client.Object] struct {
+	Env *kind.Env
+	Copy[T]
+	drift    drift
+	attempts Attempts // to create again what is Frozen
+}
+
+// Plain returns a Translate for a translation that is the same for all tenants.
+func Plain[T client.Object](translate func(tenantObject, superObject T)) func(*kind.Env, *kind.Tenant, T, T) (Notice, error) {
+	return func(_ *kind.Env, _ *kind.Tenant, tenantObject, superObject T) (Notice, error) {
+		translate(tenantObject, superObject)
+		return Notice{}, nil
+	}
+}
+
+// Name implements engine.Kind.
+func (c *Copier[T]) Name() string { return c.Copy.Name }
+
+// Keys implements engine.Kind.
+func (c *Copier[T]) Keys() []engine.Key { return c.Env.Keys(c.Copy.Name) }
+
+// write sets superObject to the desired super object of tenantObject.
+func (c *Copier[T]) write(tenant *kind.Tenant, tenantObject, superObject T) (Notice, error) {
+	namespace := tenantObject.GetNamespace()
+	superObject.SetNamespace(tenancy.SuperNamespace(tenant.Key, namespace))
+	superObject.SetName(c.SuperName(tenantObject.GetName()))
+	before := superObject.GetAnnotations()
+	kind.CopyMeta(tenantObject, superObject, kind.ResourceOf(c.Copy.Name), tenant.Owner(namespace, tenantObject.GetUID()), tenant.Rules())
+	kind.KeepCopied(superObject, before, c.unlisted(tenant, tenantObject))
+	return c.Translate(c.Env, tenant, tenantObject, superObject)
+}
+
+// desired returns what write makes of a copy of superObject.
+func (c *Copier[T]) desired(tenant *kind.Tenant, tenantObject, superObject T) (T, Notice, error) {
+	desired, ok := superObject.DeepCopyObject().(T)
+	if !ok {
+		return desired, Notice{}, fmt.Errorf("copy of %T has another type", superObject)
+	}
+	notice, err := c.write(tenant, tenantObject, desired)
+	return desired, notice, err
+}
+
+// Reconcile implements engine.Kind.
+func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
+	tenant := c.Env.Tenant(key.Tenant)
+	if tenant == nil {
+		return 0, nil
+	}
+	tenantObject, inTenant, synced := kind.Get[T](tenant.Cache, c.Copy.Name, key.Namespace, key.Name)
+	superObject, inSuper, superSynced := kind.Get[T](c.Env.SuperCache, c.Copy.Name, tenancy.SuperNamespace(key.Tenant, key.Namespace), c.SuperName(key.Name))
+	if !synced || !superSynced {
+		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
+	}
+	wanted := inTenant && !c.Skip(tenantObject)
+	switch {
+	case !wanted && !inSuper:
+		c.Env.ClearWarning(key)
+		c.Env.Warnings.Clear(homeKey(key))
+		c.drift.forget(key)
+		c.attempts.Drop(key)
+		return 0, nil
+	case !wanted:
+		return 0, c.orphan(ctx, tenant, key, superObject)
+	}
+	if c.Home != nil && c.Home.Only(tenantObject) {
+		return 0, c.atHome(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
+	}
+	return 0, c.down(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
+}
+
+// down creates or updates a super object if its namespace is ready.
+func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) error {
+	ready := c.Env.NamespacePlaced
+	if c.Scope == kind.ScopeTenant {
+		ready = c.Env.NamespaceReady
+	}
+	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
+		c.drift.forget(key)
+		return err // a change of the super namespace or its quota enqueues its objects (namespaceSpec, quotaWakes)
+	}
+	if !inSuper {
+		live, err := c.create(ctx, tenant, key, tenantObject)
+		if err != nil || live.GetUID() == "" {
+			return err
+		}
+		superObject = live
+	}
+	if superObject.GetDeletionTimestamp() != nil {
+		return c.awaitEnd(tenant, key, tenantObject, waited)
+	}
+	return c.update(ctx, tenant, key, tenantObject, superObject)
+}
+
+// create creates a super object. If one of that name exists that the cache does not have, it returns that one, else an
+// empty object.
+func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject T) (T, error) {
+	created, live := c.New(), c.New()
+	admitted, err := c.admitNew(tenant, key, tenantObject, tenantObject, created)
+	if lesser, exists := c.Lesser(tenant.Rules(), tenantObject); err == nil && !admitted && exists {
+		created = c.New()
+		admitted, err = c.admitNew(tenant, key, tenantObject, lesser, created)
+	}
+	if err != nil || !admitted {
+		return live, err
+	}
+	c.putRight(key, versions{tenant: tenantObject.GetResourceVersion()})
+	err = c.Env.Super.Create(ctx, created)
+	// The API server allocates a cluster IP before it checks the name, so our own object may have the requested one.
+	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
+		getErr := c.Env.Super.Get(ctx, client.ObjectKeyFromObject(created), live)
+		switch {
+		case getErr == nil && kind.HasOwnerLabel(live):
+			return live, nil // it stays counted until the cache shows it
+		case getErr == nil:
+			c.Env.Cancel(key, nil) // the cache never shows it
+			return live, nil
+		case !apierrors.IsNotFound(getErr):
+			return live, fmt.Errorf("reading super %s %s/%s: %w", kind.TitleOf(c.Copy.Name), created.GetNamespace(), created.GetName(), getErr)
+		}
+	}
+	c.Env.Unadmit(key, nil, err)
+	return c.New(), c.refused(tenant, key, tenantObject, kind.ReasonFailedCreate, c.Env.Done(ctx, c.Copy.Name, "create", err))
+}
+
+// admitNew sets created to the super object of a tenant's object, or of the lesser one in its place, and returns
+// whether the tenant's policy lets it in.
+func (c *Copier[T]) admitNew(tenant *kind.Tenant, key engine.Key, tenantObject, of, created T) (bool, error) {
+	if !c.mayPublish(tenant, key, of, false) {
+		return false, nil
+	}
+	if _, err := c.write(tenant, of, created); err != nil {
+		return false, err
+	}
+	return c.Env.Admit(tenant, key, tenantObject, created, nil, c.Facts(c.Env, tenant)), nil
+}
+
+// awaitEnd waits for the end of a super object that is being deleted, which enqueues the key, and tells the tenant.
+func (c *Copier[T]) awaitEnd(tenant *kind.Tenant, key engine.Key, tenantObject T, waited time.Duration) error {
+	if waited < kind.QuietTime {
+		return engine.Waitf("the end of a super %s", kind.TitleOf(c.Copy.Name))
+	}
+	c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonWaitsForPredecessor, fmt.Sprintf(
+		"Super cluster %s is still deleting an earlier %s of that name: this one goes there once that is gone. One of another name need not wait", c.Env.ID, kind.TitleOf(c.Copy.Name)))
+	return nil
+}
+
+// update updates, adopts or deletes a super object, or warns the tenant of another owner's.
+func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
+	if err := c.Env.Relabel(ctx, c.Copy.Name, superObject, tenant.Owner(key.Namespace, tenantObject.GetUID())); err != nil {
+		return err
+	}
+	owner, ours := c.Owner(key, superObject)
+	adopted := !kind.HasOwnerLabel(superObject) && c.Adopt(superObject)
+	switch {
+	case !adopted && (!ours || !tenant.Owns(owner, key.Namespace)):
+		c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonConflict, fmt.Sprintf(
+			"Super cluster %s has a %s of that name with another owner", c.Env.ID, kind.TitleOf(c.Copy.Name)))
+		return nil
+	case !adopted && owner.UID != tenantObject.GetUID():
+		return c.orphan(ctx, tenant, key, superObject)
+	case !adopted && c.Recreate(tenant, tenantObject, superObject):
+		c.drift.forget(key)
+		return c.Env.Remove(ctx, c.Env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
+	}
+	if !c.mayPublish(tenant, key, tenantObject, c.isPublished(superObject)) {
+		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
+	}
+	desired, notice, err := c.desired(tenant, tenantObject, superObject)
+	if err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(superObject, desired) {
+		c.drift.right(key, tenantObject, superObject)
+		if c.Env.Permits(tenant, key, tenantObject, superObject, nil, c.Facts(c.Env, tenant)) {
+			c.inSync(tenant, key, tenantObject, notice)
+		}
+		return nil
+	}
+	if !c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)) {
+		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
+	}
+	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
+}
+
+// replace writes a desired super object that was admitted. What is Frozen is created again, and the same ever more
+// rarely: something there may change each one.
+func (c *Copier[T]) replace(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject, desired T) error {
+	c.putRight(key, versions{tenantObject.GetResourceVersion(), superObject.GetResourceVersion()})
+	if c.Frozen(superObject, desired) {
+		if !c.attempts.May(Attempt{Key: key}, tenantObject.GetResourceVersion(), c.Env.Clock.Now()) {
+			c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonFailedUpdate, fmt.Sprintf(
+				"Super cluster %s makes each %s immutable, and another one than the tenant's", c.Env.ID, kind.TitleOf(c.Copy.Name)))
+			return nil // patrol tries again
+		}
+		return c.Env.Remove(ctx, c.Env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
+	}
+	err := c.Env.Super.Update(ctx, desired)
+	c.Env.Unadmit(key, superObject, err)
+	return c.refused(tenant, key, tenantObject, kind.ReasonFailedUpdate, c.Env.Done(ctx, c.Copy.Name, "update", err))
+}
+
+// updateLesser updates what is in the place of an object that was not let in. The warning about that stays.
+func (c *Copier[T]) updateLesser(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
+	lesser, exists := c.Lesser(tenant.Rules(), tenantObject)
+	if _, letIn := c.Lesser(tenant.Rules(), superObject); !exists || letIn && !c.Outdated {
+		return nil
+	}
+	desired, _, err := c.desired(tenant, lesser, superObject)
+	switch {
+	case err != nil:
+		return err
+	case equality.Semantic.DeepEqual(superObject, desired):
+		c.drift.right(key, tenantObject, superObject)
+		return nil
+	case !c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)):
+		return nil
+	}
+	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
+}
+
+// putRight counts the drift of a copy that is about to be written.
+func (c *Copier[T]) putRight(key engine.Key, now versions) {
+	if c.drift.drifted(key, now) {
+		c.Env.Metrics.Drifted(kind.FamilyOf(c.Copy.Name))
+	}
+}
+
+// Owner returns the owner of a super object. It returns false for an object without owner, and for one of another key
+// or kind.
+func (c *Copier[T]) Owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
+	superKey, ours := c.superKey(superObject)
+	owner, owned := tenancy.GetOwner(superObject)
+	return owner, owned && ours && superKey == key
+}
+
+// inSync clears the last warning about an object, or records its Notice.
+func (c *Copier[T]) inSync(tenant *kind.Tenant, key engine.Key, tenantObject T, notice Notice) {
+	if notice.Reason != "" {
+		c.Env.WarnOnce(tenant, key, tenantObject, notice.Reason, fmt.Sprintf("Super cluster %s: %s", c.Env.ID, notice.Message))
+		return
+	}
+	c.Env.ClearWarning(key)
+}
+
+// refused warns the tenant if err is a refusal of the super cluster. It returns err.
+func (c *Copier[T]) refused(tenant *kind.Tenant, key engine.Key, tenantObject T, reason string, err error) error {
+	if explanation := c.Explain(tenantObject, err); explanation != "" {
+		c.Env.WarnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.Env.ID, explanation))
+		return err
+	}
+	c.Env.WarnRefused(tenant, key, tenantObject, reason, err)
+	return err
+}
+
+// orphan deletes a super object whose tenant object is gone or replaced, after a live read of the tenant object.
+func (c *Copier[T]) orphan(ctx context.Context, tenant *kind.Tenant, key engine.Key, superObject T) error {
+	owner, ours := c.Owner(key, superObject)
+	if !ours || !tenant.Owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	live := c.New()
+	proven, lacks, err := c.Gone(ctx, tenant, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live, func() bool {
+		return live.GetUID() == owner.UID && !c.Skip(live)
+	})
+	switch {
+	case err != nil:
+		return kind.Unproven(err)
+	case !lacks:
+		return engine.Waitf("the cache of the tenant's %ss", kind.TitleOf(c.Copy.Name))
+	}
+	c.Env.ClearWarning(key)
+	return c.Env.Remove(ctx, c.Env.Super, c.Copy.Name, "delete", superObject, nil, proven)
+}

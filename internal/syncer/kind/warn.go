@@ -1,0 +1,218 @@
+package kind
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// QuietTime is how long a key waits for a precondition that is usually met at once before the tenant gets an Event: a
+// service account, a cluster IP, a quota whose usage lags behind deletions.
+const QuietTime = 1500 * time.Millisecond
+
+// Reasons of Events on tenant objects.
+const (
+	// ReasonNamespaceConflict: the super namespace that a tenant namespace needs has another owner; the syncer syncs
+	// nothing of the tenant namespace.
+	ReasonNamespaceConflict = "NamespaceConflict"
+	// ReasonSuperNamespaceTerminating: the super cluster has been deleting the super namespace of a tenant namespace
+	// for longer than a minute; the syncer syncs nothing of the tenant namespace until it is gone.
+	ReasonSuperNamespaceTerminating = "SuperNamespaceTerminating"
+	// ReasonConflict: the super object or Node that a tenant object needs has another owner; the syncer leaves it as it
+	// is.
+	ReasonConflict = "Conflict"
+	// ReasonWaitsForPredecessor: the super object of an earlier object of that name is still being deleted, as a pod
+	// whose containers take long to stop; the syncer creates the super object once it is gone.
+	ReasonWaitsForPredecessor = "WaitsForPredecessor"
+	// ReasonFailedCreate: the API server of the super cluster refused the super object that the syncer creates for a
+	// tenant object, or what that needs is not there: the service account or a claim of a pod, or a Node that it may
+	// run on; the StorageClass of a claim, or the snapshot that it is restored from; the claim of a snapshot.
+	ReasonFailedCreate = "FailedCreate"
+	// ReasonFailedUpdate: the API server of the super cluster refused the syncer's update of a super object with a
+	// change of the tenant object.
+	ReasonFailedUpdate = "FailedUpdate"
+	// ReasonClusterIPDiffers: the cluster IP of a Service is not in spec.serviceCIDRs of the VirtualCluster, so the
+	// super cluster allocated another one.
+	ReasonClusterIPDiffers = "ClusterIPDiffers"
+	// ReasonNodePortOutOfRange: a node port of a Service is not in spec.serviceNodePortRange of the VirtualCluster. The
+	// syncer creates the super Service without node ports, or leaves it as it is.
+	ReasonNodePortOutOfRange = "NodePortOutOfRange"
+	// ReasonMissingClusterDNS: a pod has DNS policy ClusterFirst and the tenant has no Service kube-system/kube-dns
+	// with a cluster IP; the syncer created the super pod with the DNS of its node.
+	ReasonMissingClusterDNS = "MissingClusterDNS"
+	// ReasonFailedToken: the tenant's API server refused the syncer's TokenRequest for a pod, its tokens are too long
+	// or too many, or the super cluster refused the Secret with the tokens.
+	ReasonFailedToken = "FailedToken"
+	// ReasonTenantLimit: the tenant's objects of this kind in the super cluster, or their size, reach a limit of the
+	// TenantPolicy, or one object holds more than may go down. The syncer does not create the super object, or leaves
+	// it as it is, until there is room, or the object is smaller.
+	ReasonTenantLimit = "TenantLimit"
+	// ReasonSuperClusterClosed: a pod without super pod names a super cluster whose virtual Node is cordoned, or has a
+	// taint that the pod does not tolerate. The syncer creates the super pod once the Node is open.
+	ReasonSuperClusterClosed = "SuperClusterClosed"
+	// ReasonSuperClusterFailed: the super cluster that was chosen for a pod has refused it, or found no node for it,
+	// for longer than --pod-patience; or the one that was chosen for a claim has refused it, or has not its
+	// StorageClass. The syncer has removed super object and choice, and the pod scheduler chooses again. It is the
+	// reason of a pod's condition PodScheduled, too.
+	ReasonSuperClusterFailed = "SuperClusterFailed"
+	// ReasonVolumeLost: the super claim of a bound claim is gone; the syncer deletes the claim's volume in the tenant,
+	// and the claim becomes Lost. Or the super cluster has lost the volume of the super claim.
+	ReasonVolumeLost = "VolumeLost"
+	// ReasonClaimKept: a super claim with a volume has no claim in its tenant, and nobody has seen the tenant delete
+	// that. It stays until the operator deletes it in the super cluster. The Event is on the virtual Node, one for all
+	// of a tenant, with their number.
+	ReasonClaimKept = "ClaimKept"
+	// ReasonVirtualClusterMissing: the super cluster holds namespaces of a VirtualCluster that the meta cluster lacks,
+	// and that nobody has seen being deleted. They stay, and what is in them runs, until the operator deletes them. The
+	// Event is on the virtual Node, and without a pool on the super namespace.
+	ReasonVirtualClusterMissing = "VirtualClusterMissing"
+	// ReasonClaimsKept: the super namespace that a tenant namespace needs holds claims of an earlier namespace of its
+	// name, whose deletion nobody has seen; the syncer syncs nothing of the tenant namespace until they are gone.
+	ReasonClaimsKept = "ClaimsKept"
+	// ReasonVolumeUnused: a claim is bound to another volume than the one that the super cluster has made for it. The
+	// super claim and its volume stay, and count, until the claim is deleted.
+	ReasonVolumeUnused = "VolumeUnused"
+	// ReasonTolerationsLeftOut: a pod has tolerations that the TenantPolicy does not let it have (pods.tolerations), or
+	// more than 64. It is there without them.
+	ReasonTolerationsLeftOut = "TolerationsLeftOut"
+	// ReasonPodCertificateLeftOut: a pod projects a certificate that a signer would issue (podCertificate). It is there
+	// without it, and without that file.
+	ReasonPodCertificateLeftOut = "PodCertificateLeftOut"
+	// ReasonExternalIPsLeftOut: a Service has external IPs. It is there without them: they would divert the traffic of
+	// others. A load balancer or an Ingress gives it an address.
+	ReasonExternalIPsLeftOut = "ExternalIPsLeftOut"
+	// ReasonSuperPodDeleted: the super pod of a bound pod is being deleted, as by a drain, or is gone; the syncer
+	// deletes the pod in the tenant.
+	ReasonSuperPodDeleted = "SuperPodDeleted"
+)
+
+// WarnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal.
+func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
+	message = tenancy.Cut(message, tenancy.MaxEventNote)
+	sum := sha256.Sum256([]byte(message)) // a tenant may have a warning of a kilobyte about each of its objects
+	if !e.Warnings.IsNew(key, string(object.GetUID())+reason+string(sum[:])) {
+		return
+	}
+	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
+}
+
+// Warned returns whether the last warning about key was about this object, with that reason.
+func (e *Env) Warned(key engine.Key, object client.Object, reason string) bool {
+	return e.Warnings.begins(key, string(object.GetUID())+reason)
+}
+
+// ClearWarning clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
+// from those that wait for room. Call it when key is in sync or gone.
+func (e *Env) ClearWarning(key engine.Key) {
+	e.QuotaWaiters.Remove(key)
+	e.Tally.stopWaiting(key)
+	for _, share := range e.kinds().spec(key.Kind).Shares {
+		e.Tally.stopWaiting(share.Key(key))
+	}
+	e.Warnings.Clear(key)
+}
+
+// Forget drops all that is remembered of a tenant that is no longer connected: its informers have stopped, so no key
+// would clear it. So it does of one on which another process has worked since it was noted.
+func (e *Env) Forget(tenant string) {
+	e.QuotaWaiters.removeAll(tenant)
+	e.Tally.forget(tenant)
+	e.Warnings.forget(tenant)
+	e.kept.forget(tenant)
+	e.mu.Lock()
+	forgets := slices.Clone(e.forgets)
+	e.mu.Unlock()
+	for _, forget := range forgets {
+		forget(tenant)
+	}
+}
+
+// WarnRefused warns the tenant if err is a refusal of the super cluster's API server (engine.IsRefusal). It ignores
+// other errors, nil, and refusals because the super namespace is terminating.
+func (e *Env) WarnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
+	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return
+	}
+	e.WarnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, e.InTenantsWords(tenant, key, err)))
+}
+
+// InTenantsWords returns a refusal with the tenant's name of the namespace: that of the super namespace means nothing
+// in the tenant.
+func (e *Env) InTenantsWords(tenant *Tenant, key engine.Key, err error) string {
+	return strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
+}
+
+// warnings holds the last warning about each key, so that only another one becomes an Event. The zero value holds none.
+// All methods may be called concurrently.
+type warnings struct {
+	mu   sync.Mutex
+	last map[engine.Key]string
+}
+
+// IsNew stores text as the last warning about key, and returns whether it differs from the one before.
+func (w *warnings) IsNew(key engine.Key, text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last[key] == text {
+		return false
+	}
+	if w.last == nil {
+		w.last = map[engine.Key]string{}
+	}
+	w.last[key] = text
+	return true
+}
+
+// begins returns whether the last warning about key begins with prefix.
+func (w *warnings) begins(key engine.Key, prefix string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.HasPrefix(w.last[key], prefix)
+}
+
+func (w *warnings) Clear(key engine.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.last, key)
+}
+
+// Tenants returns the tenants about which as such there is a warning, by a key of that kind without a name.
+func (w *warnings) Tenants(kind string) (tenants []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key := range w.last {
+		if key == (engine.Key{Tenant: key.Tenant, Kind: kind}) {
+			tenants = append(tenants, key.Tenant)
+		}
+	}
+	return tenants
+}
+
+// forget drops the warnings of a tenant.
+func (w *warnings) forget(tenant string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.last, func(key engine.Key, _ string) bool { return key.Tenant == tenant })
+}
+
+// maxLost bounds how many of a list an Event names.
+const maxLost = 5
+
+// SomeOf returns a list for an Event, the first maxLost of it.
+func SomeOf(lost []string) string {
+	if more := len(lost) - maxLost; more > 0 {
+		lost = append(lost[:maxLost:maxLost], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(lost, ", ")
+}

@@ -1,0 +1,415 @@
+package network
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/kind"
+)
+
+func APIServerSpec() kind.Spec {
+	selector := discoveryv1.LabelServiceName + "=" + kind.APIServerService + ",!" + tenancyv1alpha1.LabelCluster
+	return kind.Spec{Name: kind.APIServer, Super: &kind.Watch{Object: &discoveryv1.EndpointSlice{}, Labels: func(*kind.Env) string { return selector }}}
+}
+
+func ServiceCIDRSpec() kind.Spec {
+	return kind.Spec{Name: kind.ServiceCIDR, ClusterScoped: true, Super: &kind.Watch{Object: &networkingv1.ServiceCIDR{}, Optional: true}}
+}
+
+const (
+	// maxServers bounds the ranges of nodes whose vn-agents and node ports isolated pods may reach. Pods of a super
+	// cluster with more nodes reach none.
+	maxServers = 64
+	// maxCallers bounds the ranges of nodes of other super clusters that may call pods, with what comes to node ports
+	// and load balancers. Of more none may.
+	maxCallers = 256
+	// maxPolicies bounds how many policies' Ranges are held.
+	maxPolicies = 256
+	// maxServices bounds the ranges of Services that are closed.
+	maxServices = maxClosed / 4
+	// podBlock4 and podBlock6 are the prefix lengths of the blocks around pods' addresses: what a node has by default
+	// where kube-controller-manager gives them out (--node-cidr-mask-size).
+	podBlock4, podBlock6 = 24, 64
+	// rangesPeriod is the least time between two changes of what is seen of a network.
+	rangesPeriod = 5 * time.Second
+)
+
+// network is what a syncer sees of the network of its super cluster. The zero value has not looked yet. All methods may
+// be called concurrently.
+type network struct {
+	mu sync.Mutex
+	// seen is nil before the first look.
+	seen *seen
+	// pods are blocks around the addresses of tenants' pods since the first look, at most maxClosed: a node need not
+	// say what ranges its pods have.
+	pods []netip.Prefix
+	// next is the earliest time of the next look.
+	next time.Time
+	// ranges holds those of policies, with seen.
+	ranges map[*policy.Policy]*Ranges
+}
+
+// seen is immutable.
+type seen struct {
+	// own are addresses and pod ranges of nodes, blocks around pods, and addresses of API servers.
+	own []netip.Prefix
+	// closed are own, and what other super clusters tell of theirs.
+	closed []netip.Prefix
+	// services are the ranges of the super cluster's Services.
+	services []netip.Prefix
+	// agents are addresses with a vn-agent.
+	agents []netip.Prefix
+	// nodes are the addresses of nodes, none where they make more than maxServers ranges.
+	nodes []netip.Prefix
+	// callers are the addresses of nodes of other super clusters.
+	callers []netip.Prefix
+	// controllers are the addresses of ingress controllers of other super clusters, by their namespace.
+	controllers map[string][]netip.Prefix
+}
+
+func (s *seen) equal(other *seen) bool {
+	return slices.Equal(s.own, other.own) && slices.Equal(s.closed, other.closed) && slices.Equal(s.services, other.services) &&
+		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers) &&
+		maps.EqualFunc(s.controllers, other.controllers, slices.Equal)
+}
+
+// look reads the network from the caches anew, at most once per rangesPeriod. It returns whether it has changed, and
+// after what time to call again if it is too early.
+func (n *network) look(e *kind.Env) (changed bool, after time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := e.Clock.Now()
+	if now.Before(n.next) {
+		return false, n.next.Sub(now)
+	}
+	n.next = now.Add(rangesPeriod)
+	before := n.seen
+	current := n.see(e)
+	if before != nil && before.equal(current) {
+		return false, 0
+	}
+	n.seen, n.ranges = current, nil
+	return before != nil, 0
+}
+
+// learn adds the blocks of a super pod's addresses. It returns whether any of them is new, which the next look takes
+// up.
+func (n *network) learn(pod *corev1.Pod) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seen != nil && n.learnLocked(pod) // the first look reads all pods
+}
+
+func (n *network) learnLocked(pod *corev1.Pod) bool {
+	if pod.Spec.HostNetwork {
+		return false
+	}
+	isNew := false
+	for _, ip := range kind.IPsOf(pod) {
+		single, ok := kind.ParseAddress(ip)
+		if !ok || isSpecial(single.Addr()) || covered(n.pods, single) || n.seen != nil && covered(n.seen.own, single) {
+			continue
+		}
+		bits := podBlock4
+		if single.Addr().Is6() {
+			bits = podBlock6
+		}
+		n.pods, isNew = Aggregate(append(n.pods, netip.PrefixFrom(single.Addr(), bits).Masked()), maxClosed/2), true
+	}
+	return isNew
+}
+
+// of returns what a policy closes, with what is seen, and what is seen.
+func (n *network) of(e *kind.Env, p *policy.Policy) (*Ranges, *seen) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil {
+		n.seen = n.see(e)
+	}
+	ranges, exists := n.ranges[p]
+	if !exists {
+		rules := &p.Spec().Network
+		ranges = NewRanges(slices.Concat(n.seen.closed, parsePrefixes(rules.PoolCIDRs)), parsePrefixes(rules.AllowedCIDRs))
+		if n.ranges == nil || len(n.ranges) >= maxPolicies {
+			n.ranges = map[*policy.Policy]*Ranges{}
+		}
+		n.ranges[p] = ranges
+	}
+	return ranges, n.seen
+}
+
+// see reads the network from the caches of the super cluster. n is locked.
+func (n *network) see(e *kind.Env) *seen {
+	if n.seen == nil {
+		for _, object := range e.SuperCache.List(kind.Pod) {
+			if pod, ok := object.(*corev1.Pod); ok {
+				n.learnLocked(pod)
+			}
+		}
+	}
+	var nodes []netip.Prefix
+	closed := slices.Clone(n.pods)
+	for _, object := range e.SuperCache.List(kind.Node) {
+		if node, ok := object.(*corev1.Node); ok {
+			nodes = append(nodes, addressesOf(node)...)
+			closed = append(closed, parsePrefixes(podRanges(node))...)
+		}
+	}
+	closed = append(closed, nodes...)
+	for _, object := range e.SuperCache.List(kind.APIServer) {
+		if slice, ok := object.(*discoveryv1.EndpointSlice); ok && slice.Namespace == metav1.NamespaceDefault {
+			closed = append(closed, addressesIn(slice)...)
+		}
+	}
+	if host, _, ok := kind.HostOf(e.SuperHost); ok {
+		closed = append(closed, host)
+	}
+	found := &seen{own: disjoint(closed), services: Aggregate(serviceRanges(e), maxServices)}
+	if nodes = disjoint(nodes); len(nodes) <= maxServers {
+		found.nodes = nodes
+	}
+	closed = slices.Concat(closed, found.addOthers(e.ID, othersOf(e).known(e)))
+	found.closed = Aggregate(closed, maxClosed)
+	switch single, ok := kind.ParseAddress(e.VNAgent.Address); {
+	case e.VNAgent.Port == 0:
+	case ok:
+		found.agents = []netip.Prefix{single}
+	case e.VNAgent.Address == "":
+		found.agents = found.nodes
+	}
+	return found
+}
+
+// addOthers adds those of other super clusters that call pods, and returns the ranges of all of them. An address that
+// is another one's, too, is somebody else's here.
+func (s *seen) addOthers(id string, networks map[string]memberNetwork) (ranges []netip.Prefix) {
+	holders := holdersOf(id, s.own, networks)
+	s.controllers = map[string][]netip.Prefix{}
+	for _, other := range slices.Sorted(maps.Keys(networks)) {
+		network := networks[other]
+		isTwice := func(address netip.Prefix) bool { return holders.otherThan(other, address) }
+		ranges = append(ranges, network.ranges...)
+		s.callers = append(s.callers, slices.DeleteFunc(slices.Clone(network.nodes), isTwice)...)
+		for namespace, addresses := range network.controllers {
+			s.controllers[namespace] = append(s.controllers[namespace], slices.DeleteFunc(slices.Clone(addresses), isTwice)...)
+		}
+	}
+	if s.callers = disjoint(s.callers); len(s.callers) > maxCallers {
+		s.callers = nil
+	}
+	for namespace, addresses := range s.controllers {
+		if s.controllers[namespace] = disjoint(addresses); len(s.controllers[namespace]) > maxCallers {
+			delete(s.controllers, namespace)
+		}
+	}
+	return ranges
+}
+
+// own returns the ranges of the super cluster itself, which must not be changed.
+func (n *network) own(e *kind.Env) []netip.Prefix {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil {
+		n.seen = n.see(e)
+	}
+	return n.seen.own
+}
+
+// told returns what other super clusters are told of the network.
+func (n *network) told(e *kind.Env) *tenancyv1alpha1.ClusterAddressesStatus {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil {
+		n.seen = n.see(e)
+	}
+	return &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(Aggregate(n.seen.own, maxClosed)), Nodes: textsOf(n.seen.nodes)}
+}
+
+func textsOf(ranges []netip.Prefix) []string {
+	var texts []string
+	for _, each := range ranges {
+		texts = append(texts, each.String())
+	}
+	return texts
+}
+
+// serviceRanges returns the ranges of the super cluster's Services, as far as they are known.
+func serviceRanges(e *kind.Env) []netip.Prefix {
+	var services []netip.Prefix
+	for _, object := range e.SuperCache.List(kind.ServiceCIDR) {
+		if ranges, ok := object.(*networkingv1.ServiceCIDR); ok {
+			services = append(services, parsePrefixes(ranges.Spec.CIDRs)...)
+		}
+	}
+	return services
+}
+
+// addressesOf returns the addresses of a node.
+func addressesOf(node *corev1.Node) []netip.Prefix {
+	var addresses []netip.Prefix
+	for _, address := range node.Status.Addresses {
+		if address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP {
+			continue
+		}
+		if single, ok := kind.ParseAddress(address.Address); ok {
+			addresses = append(addresses, single)
+		}
+	}
+	return addresses
+}
+
+// podRanges returns the ranges of a node's pods.
+func podRanges(node *corev1.Node) []string {
+	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
+		return []string{node.Spec.PodCIDR}
+	}
+	return node.Spec.PodCIDRs
+}
+
+// addressesIn returns the addresses of an EndpointSlice.
+func addressesIn(slice *discoveryv1.EndpointSlice) []netip.Prefix {
+	var addresses []netip.Prefix
+	for i := range slice.Endpoints {
+		for _, address := range slice.Endpoints[i].Addresses {
+			if single, ok := kind.ParseAddress(address); ok {
+				addresses = append(addresses, single)
+			}
+		}
+	}
+	return addresses
+}
+
+// confinement returns whom the policies of a tenant can allow, nil if its network is open.
+func confinement(e *kind.Env, tenant *kind.Tenant) *Confinement {
+	inForce := tenant.Policy.Get()
+	if inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen {
+		return nil
+	}
+	ranges, seen := networkOf(e).of(e, inForce)
+	confinement := &Confinement{Ranges: ranges}
+	if elsewhere := othersOf(e).of(e, tenant.Key); elsewhere != nil {
+		confinement.Remotes = elsewhere.all
+	}
+	if server, exists := apiServer(tenant); exists {
+		confinement.Servers = append(confinement.Servers, server)
+	}
+	for _, agent := range seen.agents {
+		server := Server{Range: agent, Port: e.VNAgent.Port}
+		if e.VNAgent.Address != "" {
+			server.Behind, server.PodPort = vnAgentPods(), vnAgentPodPort
+		}
+		confinement.Servers = append(confinement.Servers, server)
+	}
+	limits := &inForce.Spec().Limits
+	confinement.Servers = append(confinement.Servers, publishing(seen.nodes, tenant.NodePorts, limits)...)
+	for _, callers := range parsePrefixes(inForce.Spec().Traffic.CallerCIDRs) {
+		confinement.Servers = append(confinement.Servers, Server{Range: callers, Calls: true})
+	}
+	if namespaces := inForce.Spec().Traffic.ControllerNamespaces; len(namespaces) > 0 {
+		confinement.Callers = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces}},
+		}}}
+	}
+	confinement.local.servers, confinement.local.callers = len(confinement.Servers), len(confinement.Callers)
+	confinement.Servers = append(confinement.Servers, publishing(seen.callers, tenant.NodePorts, limits)...)
+	for _, namespace := range inForce.Spec().Traffic.ControllerNamespaces {
+		confinement.Callers = append(confinement.Callers, peersIn(seen.controllers[namespace])...)
+	}
+	return confinement
+}
+
+// publishing returns nodes as servers where a tenant's Services may have node ports or load balancers: nodes give
+// what comes to these to a pod, in their own name, also to one in another super cluster. Only the tenant's own Services
+// have the ports of its range.
+func publishing(nodes []netip.Prefix, ports utilnet.PortRange, limits *tenancyv1alpha1.TenantLimits) []Server {
+	server := Server{Calls: true}
+	if ports.Size > 0 && limits.NodePorts > 0 {
+		server.Port, server.EndPort = int32(ports.Base), int32(ports.Base+ports.Size-1) //nolint:gosec // ports
+	} else if limits.LoadBalancers == 0 {
+		return nil
+	}
+	servers := make([]Server, 0, len(nodes))
+	for _, node := range nodes {
+		server.Range = node
+		servers = append(servers, server)
+	}
+	return servers
+}
+
+// vnAgentPodPort is the port of vn-agent's pods where one Service leads to them (manifests/vn-agent/apiserver).
+const vnAgentPodPort = 10550
+
+// vnAgentPods selects these pods. The name of a namespace is a label that nobody but its API server writes.
+func vnAgentPods() *networkingv1.NetworkPolicyPeer {
+	return &networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "vc-manager"}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "vn-agent"}},
+	}
+}
+
+// apiServer returns the tenant's API server, false if its kubeconfig has a name instead of an address.
+func apiServer(t *kind.Tenant) (Server, bool) {
+	address, port, ok := t.APIServer()
+	return Server{Range: address, Port: port, Calls: true}, ok
+}
+
+// ForbiddenAddress returns whether a tenant's EndpointSlices may not name an address: it is special, or the pool's, and
+// neither the tenant's API server nor one of its pods has it.
+func ForbiddenAddress(e *kind.Env, tenant *kind.Tenant) func(netip.Addr) bool {
+	closed, elsewhere := closedEndpoints(e, tenant), othersOf(e).of(e, tenant.Key)
+	server, _ := apiServer(tenant)
+	return func(address netip.Addr) bool {
+		address = address.Unmap().WithZone("")
+		switch {
+		case isSpecial(address):
+			return true
+		case !closed(address), server.Range.IsValid() && server.Range.Contains(address), elsewhere != nil && elsewhere.addresses[address]:
+			return false
+		}
+		return len(e.SuperCache.Index(kind.Pod, kind.IndexAddress, kind.AtAddress(tenant.Key, address.String()))) == 0
+	}
+}
+
+// closedEndpoints returns whether the endpoints of a tenant may be at an address only if it is its own. To one whose
+// network is open nothing is closed, unless there is a way in to its Services: nodes hand on what comes to a node port
+// or a load balancer in their own name, and ingress controllers what comes to an Ingress, so it would reach isolated
+// pods that let these in. Those are in this super cluster.
+func closedEndpoints(e *kind.Env, tenant *kind.Tenant) func(netip.Addr) bool {
+	inForce := tenant.Policy.Get()
+	isOpen, limits := inForce.Spec().Network.Mode == tenancyv1alpha1.NetworkOpen, &inForce.Spec().Limits
+	if isOpen && limits.NodePorts == 0 && limits.LoadBalancers == 0 && !inForce.AllowsIngresses() {
+		return func(netip.Addr) bool { return false }
+	}
+	ranges, seen := networkOf(e).of(e, inForce)
+	open := append(parsePrefixes(inForce.Spec().Network.AllowedCIDRs), tenant.ServiceCIDRs...)
+	return func(address netip.Addr) bool {
+		// A controller that connects to the address of another tenant's Service goes on to its pods.
+		isOthers := contain(seen.services, address) && !contain(open, address)
+		return isOthers || !isOpen && ranges.Contain(address) || isOpen && contain(seen.own, address)
+	}
+}
+
+// contain returns whether one of prefixes has an address.
+func contain(prefixes []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
+}
+
+// isSpecial returns whether no pod, and no server outside of the pool, has an address.
+func isSpecial(address netip.Addr) bool {
+	return !address.IsValid() || address.IsUnspecified() || address.IsLoopback() || address.IsMulticast() || address.IsLinkLocalUnicast() ||
+		address == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// networkOf returns what is seen of the network.
+func networkOf(env *kind.Env) *network { return kind.State[network](env) }

@@ -1,0 +1,98 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/assign"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// warn records the Event of a step on the tenant pod.
+func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
+	reason, message := kind.ReasonConflict, fmt.Sprintf("Super cluster %s has a pod of that name with another owner", p.env.ID)
+	switch step { //nolint:exhaustive // The others warn of nothing.
+	case StepWarnConflict:
+		if err := p.env.Relabel(ctx, kind.Pod, pair.superPod, pair.owner()); err != nil {
+			return err
+		}
+	case StepWarnNodeName:
+		reason, message = tenancy.ReasonNodeNameNotSupported, fmt.Sprintf(
+			"spec.nodeName was set without a Binding, and is no node of super cluster %s: name a Node as this control plane lists them, or none", p.env.ID)
+	case StepWarnNotPlaced:
+		if p.env.Warned(pair.key, pair.tenantPod, tenancy.ReasonSuperClusterNotPlaced) {
+			return nil
+		}
+		// The informer of pods may be ahead of those that the cached Assignment follows from.
+		if err := p.env.MayRead(pair.key.Tenant); err != nil {
+			return err
+		}
+		if readiness, err := p.namespaceReadiness(ctx, pair, p.env.Assignments.ConfirmPlaced); err != nil || readiness != NamespaceNotPlaced {
+			return err
+		}
+		reason, message = tenancy.ReasonSuperClusterNotPlaced, fmt.Sprintf("Namespace %s has no placement in super cluster %s: the pod is not synced there", pair.key.Namespace, p.env.ID)
+	}
+	p.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, reason, message)
+	return nil
+}
+
+// leftOutKeys are the keys of what is told of what a super pod does not have, beside the last warning about the pod.
+func leftOutKeys(key engine.Key) (tolerations, certificates engine.Key) {
+	tolerations, certificates = key, key
+	tolerations.Kind, certificates.Kind = "tolerations of pod", "certificates of pod"
+	return tolerations, certificates
+}
+
+// tellLeftOut records Events, once, about what of the tenant pod is left out of the super pod.
+func (p *Pods) tellLeftOut(pair *podPair) {
+	tolerations, certificates := leftOutKeys(pair.key)
+	rules := pair.tenant.Policy.Get()
+	if _, left := policy.Tolerations(rules, pair.tenantPod); len(left) > 0 {
+		p.env.WarnOnce(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
+			"Super cluster %s: the pod is there without some tolerations: %s", p.env.ID, policy.Words(rules, left)))
+	}
+	if path := podCertificate(&pair.tenantPod.Spec); path != "" {
+		p.env.WarnOnce(pair.tenant, certificates, pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(
+			"Super cluster %s: the pod is there without %s: nobody signs certificates of tenants' pods; project a Secret that holds one", p.env.ID, path))
+	}
+}
+
+// podCertificate returns the path of the first volume source that asks for a certificate of the pod, "" if none does.
+func podCertificate(spec *corev1.PodSpec) string {
+	for i := range spec.Volumes {
+		if projected := spec.Volumes[i].Projected; projected != nil {
+			for j := range projected.Sources {
+				if projected.Sources[j].PodCertificate != nil {
+					return fmt.Sprintf("spec.volumes[%d].projected.sources[%d].podCertificate", i, j)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// namespaceReadiness returns whether pods of the pair's namespace may be created. assignment is Of or ConfirmPlaced
+// of Assignments.
+func (p *Pods) namespaceReadiness(
+	ctx context.Context, pair *podPair, assignment func(ctx context.Context, tenant, namespace string) (assign.Assignment, error),
+) (NamespaceReadiness, error) {
+	namespace, exists, _ := kind.Get[*corev1.Namespace](pair.tenant.Cache, kind.Namespace, "", pair.key.Namespace)
+	if !exists {
+		return NamespaceUnknown, nil
+	}
+	assigned, err := assignment(ctx, pair.key.Tenant, pair.key.Namespace)
+	switch {
+	case err != nil:
+		return NamespaceUnknown, fmt.Errorf("reading the assignment of namespace %s: %w", pair.key.Namespace, err)
+	case assigned.State != assign.Placed || assigned.UID != namespace.UID || assigned.Reserved == nil: // nil: all of it leaves
+		return NamespaceNotPlaced, nil
+	case !p.env.NamespaceOwned(pair.tenant, pair.key.Namespace, namespace.UID), !p.needs.Isolated(p.env, pair.tenant, pair.key.Namespace):
+		return NamespaceNotReady, nil
+	}
+	return NamespaceReady, nil
+}

@@ -1,0 +1,69 @@
+package tokens
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	// annotationPod holds, on such a Secret, the name of the pod.
+	annotationPod = "tenancy.x-k8s.io/pod"
+	// annotationTokens holds, on such a Secret, a JSON object from data key to issuedToken.
+	annotationTokens = "tenancy.x-k8s.io/issued-tokens"
+)
+
+func Spec() kind.Spec {
+	return kind.Spec{
+		Name: kind.Token, From: kind.Pod, Scope: kind.ScopePlaced, Super: kind.WatchOwned(&corev1.Secret{}, kind.LabelTokens), Cleared: true,
+		TenantKey: tokenTenantKey, SuperKey: tokenSuperKey,
+		Wakes: map[string]func(*kind.Env, kind.Change) []engine.Key{kind.Pod: podWakesToken},
+		New:   func(env *kind.Env) engine.Kind { return &Tokens{env: env} },
+	}
+}
+
+// podWakesToken enqueues the tokens of a tenant's pod that changed, and of a super pod that was created or deleted.
+// Volumes are immutable: a pod without tokens never has any.
+func podWakesToken(_ *kind.Env, change kind.Change) []engine.Key {
+	if change.Side == kind.TenantSide {
+		if tenantPod, isPod := change.Object().(*corev1.Pod); isPod && len(tokenProjections(&tenantPod.Spec)) == 0 {
+			return nil
+		}
+		key, _ := tokenTenantKey(change.Tenant, change.Object())
+		return []engine.Key{key}
+	}
+	superPod, ok := kind.CreatedOrDeletedSuperPod(&change)
+	if !ok {
+		return nil
+	}
+	owner, owned := tenancy.GetOwner(superPod)
+	if !owned || !slices.ContainsFunc(superPod.Spec.Volumes, func(volume corev1.Volume) bool { return volume.Projected != nil }) {
+		return nil
+	}
+	return []engine.Key{{Tenant: owner.ClusterKey, Kind: kind.Token, Namespace: owner.Namespace, Name: tokenName(superPod.Name, owner.UID)}}
+}
+
+// tokenName returns the name in keys of a pod's tokens: a pod that is created again under the same name has others.
+func tokenName(pod string, uid types.UID) string { return pod + "/" + string(uid) }
+
+// tokenTenantKey returns the key of the tokens of a tenant's pod.
+func tokenTenantKey(tenant string, tenantPod client.Object) (engine.Key, bool) {
+	return engine.Key{Tenant: tenant, Kind: kind.Token, Namespace: tenantPod.GetNamespace(), Name: tokenName(tenantPod.GetName(), tenantPod.GetUID())}, true
+}
+
+// tokenSuperKey returns the key of a Secret of tokens. It returns false for other Secrets.
+func tokenSuperKey(secret client.Object) (engine.Key, bool) {
+	owner, owned := tenancy.GetOwner(secret)
+	if !owned || secret.GetLabels()[kind.LabelTokens] == "" {
+		return engine.Key{}, false
+	}
+	return engine.Key{
+		Tenant: owner.ClusterKey, Kind: kind.Token, Namespace: owner.Namespace, Name: tokenName(secret.GetAnnotations()[annotationPod], owner.UID),
+	}, true
+}
