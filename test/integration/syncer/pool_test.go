@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -56,9 +57,9 @@ type plane struct {
 	client client.Client
 	// account is how a syncer reaches a meta or a super cluster.
 	account *rest.Config
-	// kinds and objects are what restore works with.
-	kinds   discovery.DiscoveryInterface
-	objects dynamic.Interface
+	// discovery and objects are what restore works with.
+	discovery discovery.DiscoveryInterface
+	objects   dynamic.Interface
 	// before is what is in it when no test works on it, if tests share it.
 	before map[identity]*unstructured.Unstructured
 }
@@ -156,7 +157,7 @@ func newPlane(t *testing.T, name string, started *controlplane.ControlPlane) *pl
 	p := &plane{ControlPlane: started, client: made}
 	quiet := rest.CopyConfig(started.Config)
 	quiet.WarningHandler = rest.NoWarnings{} // some kinds are deprecated
-	p.kinds, err = discovery.NewDiscoveryClientForConfig(quiet)
+	p.discovery, err = discovery.NewDiscoveryClientForConfig(quiet)
 	require.NoError(t, err)
 	p.objects, err = dynamic.NewForConfig(quiet)
 	require.NoError(t, err)
@@ -182,7 +183,7 @@ func (p *pool) restore(ctx context.Context) error {
 	for name := range p.used {
 		each := p.planes[name]
 		group.Go(func() error {
-			if err := until(ctx, each.restore); err != nil {
+			if err := each.restore(ctx); err != nil {
 				return fmt.Errorf("control plane %s: %w", name, err)
 			}
 			return nil
@@ -211,11 +212,23 @@ type identity struct {
 
 // contents returns what is in a control plane, but for what API servers write themselves.
 func (p *plane) contents(ctx context.Context) (map[identity]*unstructured.Unstructured, error) {
-	lists, err := p.kinds.ServerPreferredResources()
+	kinds, err := p.allKinds()
 	if err != nil {
 		return nil, err
 	}
-	found := map[identity]*unstructured.Unstructured{}
+	return p.contentsOf(ctx, kinds)
+}
+
+// kinds are resources of an API server.
+type kinds = sets.Set[schema.GroupVersionResource]
+
+// allKinds returns the kinds whose objects tests can make and delete.
+func (p *plane) allKinds() (kinds, error) {
+	lists, err := p.discovery.ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	found := kinds{}
 	for _, list := range lists {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -224,17 +237,28 @@ func (p *plane) contents(ctx context.Context) (map[identity]*unstructured.Unstru
 		for i := range list.APIResources {
 			kind := &list.APIResources[i]
 			resource := version.WithResource(kind.Name)
-			if !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "create") || !slices.Contains(kind.Verbs, "delete") || isServersKind(resource.GroupResource()) {
-				continue
+			if sets.New(kind.Verbs...).HasAll("list", "create", "delete") && !isServersKind(resource.GroupResource()) {
+				found.Insert(resource)
 			}
-			items, err := p.objects.Resource(resource).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
-			}
-			for j := range items.Items {
-				if object := &items.Items[j]; !isServers(resource.Resource, object) {
-					found[identity{resource, client.ObjectKeyFromObject(object)}] = object
-				}
+		}
+	}
+	return found, nil
+}
+
+// contentsOf is contents of these kinds. One that is not served any more has no objects.
+func (p *plane) contentsOf(ctx context.Context, kinds kinds) (map[identity]*unstructured.Unstructured, error) {
+	found := map[identity]*unstructured.Unstructured{}
+	for kind := range kinds {
+		items, err := p.objects.Resource(kind).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
+		}
+		for i := range items.Items {
+			if object := &items.Items[i]; !isServers(kind.Resource, object) {
+				found[identity{kind, client.ObjectKeyFromObject(object)}] = object
 			}
 		}
 	}
@@ -271,21 +295,40 @@ func isServers(resource string, object *unstructured.Unstructured) bool {
 }
 
 // restore deletes what a test has made, and puts back what it has changed or deleted, but for statuses, which nothing
-// of a pool has. It plays the controllers that would take finalizers off. It returns an error until a control plane is
-// what it was before.
+// of a pool has, until a control plane is what it was before. Nobody else writes then: after the first look it looks
+// again at the kinds alone that it has written.
 //
 // What an API server keeps in memory follows within moments, but for ValidatingAdmissionPolicies, which it reads once a
 // second: a test that makes some waits until they have no effect. See refuseClaims.
 func (p *plane) restore(ctx context.Context) error {
-	now, err := p.contents(ctx)
+	left, err := p.allKinds()
 	if err != nil {
 		return err
 	}
+	return until(ctx, func(ctx context.Context) error {
+		written, err := p.restoreKinds(ctx, left)
+		if err != nil {
+			return err
+		}
+		if left = written; len(left) > 0 {
+			return fmt.Errorf("not all is as before of %v", left.UnsortedList())
+		}
+		return nil
+	})
+}
+
+// restoreKinds makes one step of restore with the objects of these kinds, and returns the kinds that it has written. It
+// plays the controllers that would take finalizers off, of namespaces once nothing is in them any more.
+func (p *plane) restoreKinds(ctx context.Context, of kinds) (written kinds, err error) {
+	now, err := p.contentsOf(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	written = kinds{}
 	var writes errgroup.Group
 	writes.SetLimit(16)
-	writing := 0
-	write := func(one func() error) {
-		writing++
+	write := func(kind schema.GroupVersionResource, one func() error) {
+		written.Insert(kind)
 		writes.Go(one)
 	}
 	var namespaces []*unstructured.Unstructured
@@ -298,40 +341,39 @@ func (p *plane) restore(ctx context.Context) error {
 			put := before.DeepCopy()
 			put.SetResourceVersion(object.GetResourceVersion())
 			put.SetUID(object.GetUID())
-			write(func() error {
+			write(id.GroupVersionResource, func() error {
 				_, err := at.Update(ctx, put, metav1.UpdateOptions{})
 				return err
 			})
 		case id.Resource == "namespaces":
 			namespaces = append(namespaces, object)
 		default:
-			write(func() error { return remove(ctx, at, object) })
+			write(id.GroupVersionResource, func() error { return remove(ctx, at, object) })
 		}
 	}
 	for id, before := range p.before {
-		if now[id] != nil {
+		if now[id] != nil || !of.Has(id.GroupVersionResource) {
 			continue
 		}
 		put := before.DeepCopy()
 		put.SetResourceVersion("")
 		put.SetUID("")
-		write(func() error {
+		write(id.GroupVersionResource, func() error {
 			_, err := p.objects.Resource(id.GroupVersionResource).Namespace(id.Namespace).Create(ctx, put, metav1.CreateOptions{})
 			return err
 		})
 	}
-	if writing == 0 { // nothing is in them any more
-		for _, namespace := range namespaces {
-			write(func() error {
-				return finalize(ctx, p.objects.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), namespace)
-			})
+	isEmpty := len(written) == 0
+	for _, namespace := range namespaces {
+		written.Insert(namespacesKind)
+		if isEmpty {
+			writes.Go(func() error { return finalize(ctx, p.objects.Resource(namespacesKind), namespace) })
 		}
 	}
-	if err := writes.Wait(); err != nil || writing == 0 {
-		return err
-	}
-	return fmt.Errorf("%d objects are not as before", writing)
+	return written, writes.Wait()
 }
+
+var namespacesKind = corev1.SchemeGroupVersion.WithResource("namespaces")
 
 // isSame returns whether an object is as before.
 func isSame(before, now *unstructured.Unstructured) bool {

@@ -2,7 +2,10 @@
 package syncer_test
 
 import (
+	"context"
 	"fmt"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -403,7 +406,7 @@ func (w *world) settled(t *testing.T, numbers *prometheus.Registry) map[string]s
 }
 
 const (
-	// patrolPeriod is the time between two patrols of the syncers of tests.
+	// patrolPeriod is the time between two patrols of the syncers of tests, beside those that patrols asks for.
 	patrolPeriod = time.Second
 	// patrolsBegun and patrolsEnded are metrics of the tests alone: how many patrols of a kind the engine has begun and
 	// ended. One has ended once the keys of all objects of the kind, of all tenants, are in the kind's queue.
@@ -411,15 +414,21 @@ const (
 )
 
 // patrols waits until the syncer has looked at every object of every kind and tenant that its caches hold now: twice, a
-// patrol of each kind begins and ends, and then the kind's queue is empty. At the end nothing of the first patrol is in
-// processing any more, but for a reconcile that takes longer than patrolPeriod.
+// patrol of each kind begins and ends, at once, and then the kind's queue is empty while no worker has anything. At the
+// end nothing of the first patrol is in processing any more.
 func patrols(t *testing.T, numbers *prometheus.Registry) {
 	t.Helper()
 	for range 2 {
-		begun, emptied := values(t, numbers, patrolsBegun), map[string]bool{}
+		begun, idle := values(t, numbers, patrolsBegun), map[string]bool{}
+		running, found := patrolClocks.Load(numbers)
+		require.True(t, found, "the syncer runs")
+		patrolled := running.(*patrolClock)
+		patrolled.tick()
 		eventually(t, func() error {
-			// Depths are read after this: a queue that is empty then is so behind the patrol.
-			ended, depths := values(t, numbers, patrolsEnded), values(t, numbers, "vc_syncer_queue_depth")
+			// What follows is read after this: a queue that is empty then is so behind the patrol. A key that was added
+			// while it was in processing is in the queue only afterwards.
+			ended := values(t, numbers, patrolsEnded)
+			depths, working, again := queued(t, numbers), patrolled.working.Load(), queued(t, numbers)
 			if len(depths) == 0 || len(ended) != len(depths) {
 				return fmt.Errorf("%d of %d kinds are patrolled", len(ended), len(depths))
 			}
@@ -430,11 +439,11 @@ func patrols(t *testing.T, numbers *prometheus.Registry) {
 				}
 			}
 			for kind, depth := range depths {
-				emptied[kind] = emptied[kind] || depth == 0
+				idle[kind] = idle[kind] || depth == 0 && working == 0 && again[kind] == 0
 			}
 			for kind := range depths {
-				if !emptied[kind] {
-					return fmt.Errorf("%v keys wait in the queue of kind %s", depths[kind], kind)
+				if !idle[kind] {
+					return fmt.Errorf("%v keys wait in the queue of kind %s, and %d keys of all kinds are in processing", again[kind], kind, working)
 				}
 			}
 			return nil
@@ -442,14 +451,26 @@ func patrols(t *testing.T, numbers *prometheus.Registry) {
 	}
 }
 
-// patrolClock is the real clock. Of the tickers of patrols, one a kind, it counts what they begin and end.
-type patrolClock struct {
-	clock.RealClock
-	tickers      atomic.Int64
-	begun, ended *prometheus.CounterVec
+// patrolClocks are the clocks of syncers that run, by their metrics.
+var patrolClocks sync.Map
+
+func queued(t *testing.T, numbers *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	return values(t, numbers, "vc_syncer_queue_depth")
 }
 
-// countPatrols returns the clock of an engine that counts its patrols in numbers.
+// patrolClock is the real clock. Of the tickers of patrols, one a kind, it counts what they begin and end. It is an
+// engine.Share, too, of all tenants, and counts what is in processing.
+type patrolClock struct {
+	clock.RealClock
+	begun, ended *prometheus.CounterVec
+	working      atomic.Int64
+
+	mu      sync.Mutex
+	tickers []*patrolTicker
+}
+
+// countPatrols returns the clock of an engine that counts its patrols in numbers, until the test ends.
 func countPatrols(t *testing.T, numbers *prometheus.Registry) *patrolClock {
 	t.Helper()
 	c := &patrolClock{
@@ -458,7 +479,30 @@ func countPatrols(t *testing.T, numbers *prometheus.Registry) *patrolClock {
 	}
 	require.NoError(t, numbers.Register(c.begun))
 	require.NoError(t, numbers.Register(c.ended))
+	patrolClocks.Store(numbers, c)
+	t.Cleanup(func() { patrolClocks.Delete(numbers) })
 	return c
+}
+
+// Holds implements engine.Share.
+func (c *patrolClock) Holds(string) bool { return true }
+
+// Enter implements engine.Share.
+func (c *patrolClock) Enter(ctx context.Context, _ string) (held context.Context, leave func(), err error) {
+	c.working.Add(1)
+	return ctx, func() { c.working.Add(-1) }, nil
+}
+
+// tick lets all tickers of patrols tick.
+func (c *patrolClock) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ticker := range c.tickers {
+		select {
+		case ticker.now <- struct{}{}:
+		default: // it is about to
+		}
+	}
 }
 
 // NewTicker implements clock.WithTicker.
@@ -466,11 +510,14 @@ func (c *patrolClock) NewTicker(period time.Duration) clock.Ticker {
 	if period != patrolPeriod {
 		return c.RealClock.NewTicker(period)
 	}
-	kind := fmt.Sprint(c.tickers.Add(1))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind := strconv.Itoa(len(c.tickers))
 	made := &patrolTicker{
-		Ticker: c.RealClock.NewTicker(period), ticks: make(chan time.Time), stopped: make(chan struct{}),
+		Ticker: c.RealClock.NewTicker(period), now: make(chan struct{}, 1), ticks: make(chan time.Time), stopped: make(chan struct{}),
 		begun: c.begun.WithLabelValues(kind), ended: c.ended.WithLabelValues(kind),
 	}
+	c.tickers = append(c.tickers, made)
 	go made.run()
 	return made
 }
@@ -478,6 +525,8 @@ func (c *patrolClock) NewTicker(period time.Duration) clock.Ticker {
 // patrolTicker is the ticker of the patrol of one kind.
 type patrolTicker struct {
 	clock.Ticker
+	// now lets it tick before its time.
+	now          chan struct{}
 	ticks        chan time.Time
 	stopped      chan struct{}
 	begun, ended prometheus.Counter
@@ -486,16 +535,18 @@ type patrolTicker struct {
 // run passes the ticks on. It counts a patrol as begun before it can be.
 func (p *patrolTicker) run() {
 	for {
+		var tick time.Time
 		select {
 		case <-p.stopped:
 			return
-		case tick := <-p.Ticker.C():
-			p.begun.Inc()
-			select {
-			case <-p.stopped:
-				return
-			case p.ticks <- tick:
-			}
+		case tick = <-p.Ticker.C():
+		case <-p.now:
+		}
+		p.begun.Inc()
+		select {
+		case <-p.stopped:
+			return
+		case p.ticks <- tick:
 		}
 	}
 }

@@ -263,8 +263,9 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 	r := &running{ready: make(chan struct{}), ended: make(chan struct{}), numbers: prometheus.NewRegistry()}
 	metrics, err := engine.NewMetrics(r.numbers)
 	require.NoError(t, err)
+	patrolled := countPatrols(t, r.numbers)
 	options := syncer.Options{
-		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: patrolPeriod, Clock: countPatrols(t, r.numbers)},
+		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: patrolPeriod, Clock: patrolled, Share: patrolled},
 		ProbePeriod: time.Second,
 	}
 	if w.options != nil {
