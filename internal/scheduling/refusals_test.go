@@ -69,8 +69,9 @@ func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	book := &refusalBook{fail: errors.New("no etcd")}
 	r := newRefusals(clock.RealClock{}, book.write)
+	r.add("many/ns0@1", refusal.Refusal{Message: strings.Repeat("x", 40000)})
 	for i := range 2 * refusalsPerTenant {
-		r.add(fmt.Sprintf("many/ns%d@1", i), refusal.Refusal{Message: strings.Repeat("x", 40000)})
+		r.add(fmt.Sprintf("many/ns%d@1", i+1), refusal.Refusal{Message: "no"})
 	}
 	r.add("few/web@1", refusal.Refusal{Message: "no"})
 	require.Len(t, r.waiting, refusalsPerTenant+1)

@@ -4,6 +4,7 @@
 package superclusters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,9 @@ type Controller struct {
 	Metrics *Metrics
 	// DefaultSlice is the size of the slices that metrics count what is free in.
 	DefaultSlice slice.Amounts
+	// ProbePeriod is how often a super cluster is asked whether it is there, and how often virtual Nodes are read anew;
+	// 0 means 10 seconds.
+	ProbePeriod time.Duration
 
 	// identities tells whose a control plane is; nil before SetupWithManager.
 	identities *identities.Registry
@@ -78,7 +82,7 @@ func (c *Controller) setDefaults() {
 	if c.Reader == nil {
 		c.Reader = c.Client
 	}
-	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", probePeriod, longestDelay
+	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", cmp.Or(c.ProbePeriod, probePeriod), longestDelay
 	c.supervisor.RetryPeriod = retryPeriod
 	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf}
 	c.warnings.recorder = c.Recorder

@@ -47,6 +47,9 @@ type Options struct {
 	PreemptionGrace time.Duration
 	// QuotaGrace is how long a namespace keeps what it has once it has no ResourceQuota any more.
 	QuotaGrace time.Duration
+	// ProbePeriod is how often super clusters are asked whether they are there; 0 means 10 seconds. It is no flag: tests
+	// do not wait for it.
+	ProbePeriod time.Duration
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
 	SyncerNamespace string
 	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
@@ -167,11 +170,12 @@ type settings struct {
 	outOfTree                                   frameworkruntime.Registry
 	syncerNamespace                             string
 	lostToleration, quotaGrace, preemptionGrace time.Duration
+	probePeriod                                 time.Duration
 }
 
 // read parses the options and reads their files. It reaches no API server.
 func (o *Options) read() (*settings, error) {
-	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace, preemptionGrace: o.PreemptionGrace}
+	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace, preemptionGrace: o.PreemptionGrace, probePeriod: o.ProbePeriod}
 	if o.PreemptionGrace < 0 {
 		return nil, fmt.Errorf("--preemption-grace-period: %s is negative", o.PreemptionGrace)
 	}

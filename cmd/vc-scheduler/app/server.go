@@ -187,7 +187,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 	if err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
-	superClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, Metrics: metrics, DefaultSlice: read.defaultSlice}
+	superClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, Metrics: metrics, DefaultSlice: read.defaultSlice, ProbePeriod: read.probePeriod}
 	if err := superClusters.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}

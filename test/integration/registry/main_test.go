@@ -137,7 +137,7 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorderFor("vc-scheduler")
-	ofSuperClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder}
+	ofSuperClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, ProbePeriod: time.Second}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: ofSuperClusters.Left}
 	ofTenants := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: w.engaged.engage}
 	if err := ofTenants.SetupWithManager(mgr); err != nil {

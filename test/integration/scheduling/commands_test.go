@@ -73,5 +73,6 @@ func TestCommands(t *testing.T) {
 	require.Zero(t, code, printed)
 	w.wantShown(t, "spread", `{"r1":2}`)
 	w.wantEvent(t, "ResourceQuota", "spread/quota", "Moving")
-	w.wantShown(t, "toolarge", `{"r2":1}`) // what the piece was for
+	w.superQuota(t, "r2", "spread", "0", "0") // the syncer's answer: without it vc-scheduler waits for ten seconds
+	w.wantShown(t, "toolarge", `{"r2":1}`)    // what the piece was for
 }

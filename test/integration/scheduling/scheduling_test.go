@@ -422,5 +422,5 @@ func TestANamespaceThatIsGoneGivesEverythingBack(t *testing.T) {
 	np := w.placement(t, "gone")
 	require.True(t, np != nil && np.DeletionTimestamp == nil, "a namespace that terminates keeps what its pods use")
 	finalize(t, w.tenant, "gone")
-	require.Eventually(t, func() bool { return w.placement(t, "gone") == nil }, patience, tick)
+	require.Eventually(t, func() bool { return w.released(t, "gone") }, patience, tick)
 }
