@@ -45,8 +45,8 @@ UNIT ?= $(shell $(GO) list ./... | grep -vE '/test/(integration|assumptions|cont
 UNIT_RACE = $(filter $(addprefix %,$(shell grep -rlE '^[[:space:]]*go |\bsync\.|\.Go.func|errgroup' --include=*.go internal plugins | xargs -n 1 dirname | sort -u | sed 's|^|/|')),$(UNIT))
 UNIT_PLAIN = $(filter-out $(UNIT_RACE),$(UNIT))
 # Tests of a target, by regular expressions over their names: RUN='TestShards|TestLost', or all but SKIP. TEST_FLAGS are
-# those of `go test` besides.
-export TEST_ARGS = $(strip $(TEST_JSON) $(if $(RUN),-run=$(RUN)) $(if $(SKIP),-skip=$(SKIP)) $(TEST_FLAGS))
+# those of `go test` besides. Vet has looked at all packages in the gate's build, and need not with each target again.
+export TEST_ARGS = $(strip $(if $(TEST_JSON),$(TEST_JSON) -vet=off) $(if $(RUN),-run=$(RUN)) $(if $(SKIP),-skip=$(SKIP)) $(TEST_FLAGS))
 # What `make bench` runs.
 BENCH_PACKAGES ?= ./internal/... ./plugins/...
 BENCH_COUNT    ?= 6

@@ -215,10 +215,14 @@ func TestAFailedBuildEndsAll(t *testing.T) {
 func TestACutOffRunIsReported(t *testing.T) {
 	t.Parallel()
 	bed, kept, repository, out := bed(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	begins := func() bool {
+		time.AfterFunc(300*time.Millisecond, cancel)
+		return true
+	}
 	code, err := runAll(ctx, bed, kept, repository, []choice{
-		{target: &target{name: "unit", make: []string{"endless"}, timeout: time.Minute}},
+		{target: &target{name: "unit", make: []string{"endless"}, timeout: time.Minute}, before: begins},
 		{target: &target{name: "last", make: []string{"green"}, timeout: time.Minute}},
 	})
 	require.NoError(t, err)
@@ -336,4 +340,11 @@ func TestTargets(t *testing.T) {
 			require.NoError(t, err, target.name)
 		}
 	}
+}
+
+// TestCommandOfATarget: a shell takes what the report prints as it is meant.
+func TestCommandOfATarget(t *testing.T) {
+	t.Parallel()
+	ran := target{make: []string{"test-integration", "RUN=TestShards|TestLost", "INTEGRATION=./a ./b", "SOAK_SEED=SEED"}}
+	require.Equal(t, "make test-integration 'RUN=TestShards|TestLost' 'INTEGRATION=./a ./b' SOAK_SEED=7", ran.command(7))
 }

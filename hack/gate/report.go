@@ -79,7 +79,7 @@ func printFailures(out io.Writer, done *result) {
 	if len(failures) == 0 || done.target.again == "" {
 		say(out, "\n%s: %s\n", done.target.name, done.outcome)
 		printLines(out, done.lines[max(0, len(done.lines)-excerptLines):])
-		say(out, "    again: make %s\n", strings.Join(done.target.arguments(done.seed), " "))
+		say(out, "    again: %s\n", done.target.command(done.seed))
 	}
 	say(out, "    all of it: %s\n", done.log)
 }

@@ -58,7 +58,8 @@ var targets = []target{
 	{name: "attacks", lands: true, timeout: 20 * time.Minute, make: []string{"test-attacks", "SKIP=TestTime|TestSize"}, again: againInAttacks},
 
 	{
-		name: "shards", timeout: 10 * time.Minute, make: []string{"test-integration", "RUN=TestShards"}, again: againInIntegration, light: true,
+		name: "shards", timeout: 10 * time.Minute, again: againInIntegration, light: true,
+		make:    []string{"test-integration", "RUN=TestShards", "INTEGRATION=./test/integration/scheduling ./test/integration/syncer"},
 		touches: []string{"internal/leadership", "internal/shards", "cmd/syncer/app", "cmd/vc-scheduler/app", "test/integration/scheduling/shards_test.go", "test/integration/syncer/shards_test.go"},
 	},
 	{
@@ -235,6 +236,17 @@ func (t *target) arguments(seed int64) []string {
 		}
 	}
 	return args
+}
+
+// command returns what a person types to run it: arguments that mean something to a shell are quoted.
+func (t *target) command(seed int64) string {
+	args := t.arguments(seed)
+	for i, arg := range args {
+		if strings.ContainsAny(arg, " |()$*") {
+			args[i] = "'" + arg + "'"
+		}
+	}
+	return "make " + strings.Join(args, " ")
 }
 
 func namesOf(targets []target) []string {
