@@ -51,7 +51,7 @@ func TestEventsThatNobodyTakes(t *testing.T) {
 		synctest.Wait()
 		before := runtime.NumGoroutine()
 		record := func(pods int) {
-			for i := range 10_000 {
+			for i := range 4_000 {
 				pod := builders.Pod("web", fmt.Sprint(i%pods)).UID(fmt.Sprint(i % pods)).Obj()
 				recorder.Eventf(pod, nil, corev1.EventTypeWarning, "Reason", "Action", "note")
 				if i%500 == 0 {
@@ -72,7 +72,7 @@ func TestEventsThatNobodyTakes(t *testing.T) {
 			defer writer.mu.Unlock()
 			require.LessOrEqual(t, len(writer.waiting), maxEventsWaiting)
 		}
-		record(10_000)
+		record(4_000)
 		record(2)
 		<-time.After(31 * time.Minute) // it refreshes series each 30 minutes
 		record(2)
