@@ -2,11 +2,14 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/kubernetes/pkg/fieldpath"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // What one object of a tenant may hold, whatever its policy says. Translation writes some of it many times, so it is
@@ -19,6 +22,10 @@ const (
 	// maxAnnotationBytes bounds annotations, what files of the downward API show of labels and annotations, and what
 	// variables do: an API server allows as much in all annotations of an object.
 	maxAnnotationBytes = 256 << 10
+	// maxEntries is how many elements the lists and maps of an object may have together that is larger than
+	// smallObject, in bytes: to copy, compare and send many small ones takes fifty times of what they are in protobuf.
+	// An EndpointSlice of a control plane that asks for as much as it can has 1,000 endpoints.
+	maxEntries, smallObject = 10_000, 64 << 10
 	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
 	maxContainers = 500
 	// maxVolumes is how many volumes a pod may have.
@@ -56,6 +63,82 @@ func ExcessOfMetadata(object metav1.Object) string {
 		return fmt.Sprintf("its annotations take %d bytes: at most %d go down", sizeOfMap(object.GetAnnotations()), maxAnnotationBytes)
 	}
 	return ""
+}
+
+// ExcessOfEntries says that an object has more entries than go down, "" if it does not. It counts no further than that.
+func ExcessOfEntries(object client.Object) string {
+	left := maxEntries
+	switch typed := object.(type) {
+	case *unstructured.Unstructured:
+		countJSON(typed.Object, &left)
+	case interface{ Size() int }:
+		if typed.Size() > smallObject {
+			count(reflect.ValueOf(object).Elem(), &left)
+		}
+	}
+	if left < 0 {
+		return fmt.Sprintf("its lists and maps have more than %d entries together: at most as many go down", maxEntries)
+	}
+	return ""
+}
+
+// count takes the entries of a value off left, until that is negative. Bytes are one value.
+func count(value reflect.Value, left *int) {
+	if *left < 0 {
+		return
+	}
+	switch value.Kind() {
+	case reflect.Pointer:
+		if !value.IsNil() {
+			count(value.Elem(), left)
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			count(value.Field(i), left)
+		}
+	case reflect.Map:
+		*left -= value.Len()
+		if kind := value.Type().Elem().Kind(); *left < 0 || kind != reflect.Slice && kind != reflect.Map {
+			return // of no type of the API are the values structures with lists
+		}
+		for entries := value.MapRange(); entries.Next(); {
+			count(entries.Value(), left)
+		}
+	case reflect.Slice:
+		kind := value.Type().Elem().Kind()
+		if kind == reflect.Uint8 {
+			return
+		}
+		*left -= value.Len()
+		if kind == reflect.String {
+			return
+		}
+		for i := 0; i < value.Len() && *left >= 0; i++ {
+			count(value.Index(i), left)
+		}
+	}
+}
+
+// countJSON is count for decoded JSON, where names of members count, and each list and object besides its entries.
+func countJSON(value any, left *int) {
+	switch typed := value.(type) {
+	case map[string]any:
+		*left -= 1 + 2*len(typed)
+		for _, member := range typed {
+			if *left < 0 {
+				return
+			}
+			countJSON(member, left)
+		}
+	case []any:
+		*left -= 1 + len(typed)
+		for _, element := range typed {
+			if *left < 0 {
+				return
+			}
+			countJSON(element, left)
+		}
+	}
 }
 
 func sizeOfMap(values map[string]string) (size int) {

@@ -244,6 +244,39 @@ func differs(part, found any, at string) string {
 	return ""
 }
 
+// Equal returns whether two values say the same: an empty list or object and none are alike.
+func Equal(a, b any) bool {
+	switch one := a.(type) {
+	case map[string]any:
+		other, ok := b.(map[string]any)
+		if !ok && b != nil || len(one) != len(other) {
+			return false
+		}
+		for name, member := range one {
+			if found, exists := other[name]; !exists || !Equal(member, found) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		other, ok := b.([]any)
+		if !ok && b != nil || len(one) != len(other) {
+			return false
+		}
+		for i := range one {
+			if !Equal(one[i], other[i]) {
+				return false
+			}
+		}
+		return true
+	case nil:
+		members, isObject := b.(map[string]any)
+		elements, isList := b.([]any)
+		return b == nil || isObject && len(members) == 0 || isList && len(elements) == 0
+	}
+	return reflect.DeepEqual(a, b)
+}
+
 // sameScalar compares numbers by value: one API server may write 1, and another 1.0.
 func sameScalar(a, b any) bool {
 	switch number := a.(type) {

@@ -1,11 +1,13 @@
 package kind
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
 // Done counts and logs a write, and wraps its error. A conflict means that the cache lagged: it becomes a WaitError.
@@ -112,4 +115,24 @@ func UnstructuredOf(group, version, kind string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
 	return object
+}
+
+// Equal compares objects without quantities, or of JSON, as equality.Semantic does. Reflection would take a second, and fifty times their
+// memory, for what a tenant can make large.
+func Equal(a, b client.Object) bool {
+	type message interface{ Marshal() ([]byte, error) }
+	switch typed := a.(type) {
+	case *unstructured.Unstructured:
+		other, ok := b.(*unstructured.Unstructured)
+		return ok && syncpolicy.Equal(typed.Object, other.Object)
+	case message:
+		other, ok := b.(message)
+		if !ok {
+			return false
+		}
+		textA, errA := typed.Marshal()
+		textB, errB := other.Marshal()
+		return errA == nil && errB == nil && bytes.Equal(textA, textB)
+	}
+	return equality.Semantic.DeepEqual(a, b)
 }

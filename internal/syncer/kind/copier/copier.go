@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -193,6 +192,8 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	}
 	wanted := inTenant && !c.Skip(tenantObject)
 	switch {
+	case wanted && !c.Always && !c.Env.Bounded(tenant, key, tenantObject, policy.ExcessOfEntries(tenantObject)):
+		return 0, nil
 	case !wanted && !inSuper:
 		c.Env.ClearWarning(key)
 		c.Env.Warnings.Clear(homeKey(key))
@@ -309,7 +310,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 	if err != nil {
 		return err
 	}
-	if equality.Semantic.DeepEqual(superObject, desired) {
+	if kind.Equal(superObject, desired) {
 		c.drift.right(key, tenantObject, superObject)
 		if c.Env.Permits(tenant, key, tenantObject, superObject, nil, c.Facts(c.Env, tenant)) {
 			c.inSync(tenant, key, tenantObject, notice)
@@ -349,7 +350,7 @@ func (c *Copier[T]) updateLesser(ctx context.Context, tenant *kind.Tenant, key e
 	switch {
 	case err != nil:
 		return err
-	case equality.Semantic.DeepEqual(superObject, desired):
+	case kind.Equal(superObject, desired):
 		c.drift.right(key, tenantObject, superObject)
 		return nil
 	case !c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)):

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -163,7 +162,7 @@ func (c *Copier[T]) tell(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 		return fmt.Errorf("copy of %T has another type", tenantObject)
 	}
 	c.Home.Tell(from, desired)
-	if equality.Semantic.DeepEqual(tenantObject, desired) {
+	if kind.Equal(tenantObject, desired) {
 		return nil
 	}
 	live, _, err := c.Env.Assignments.ConfirmHome(ctx, key.Tenant, key.Namespace)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kind/copier"
@@ -140,7 +141,7 @@ func (b *Budgets) Reconcile(ctx context.Context, key engine.Key, waited time.Dur
 		return again, err
 	}
 	tenantBudget, exists, _ := kind.Get[*policyv1.PodDisruptionBudget](tenant.Cache, kind.Budget, key.Namespace, key.Name)
-	if !exists || tenantBudget.DeletionTimestamp != nil {
+	if !exists || tenantBudget.DeletionTimestamp != nil || policy.ExcessOfEntries(tenantBudget) != "" {
 		b.rests.forget(key)
 		b.Env.Warnings.Clear(turnKey(key))
 		return again, nil

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -278,7 +277,7 @@ func (c *custom) tell(ctx context.Context, tenant *kind.Tenant, key engine.Key) 
 	for _, status := range []bool{true, false} {
 		desired := &unstructured.Unstructured{Object: c.Rules.Up(superObject.Object, tenantObject.Object, status)}
 		of := copier.Attempt{Key: key, Up: true, Status: status}
-		if equality.Semantic.DeepEqual(tenantObject.Object, desired.Object) {
+		if kind.Equal(tenantObject, desired) {
 			customsOf(c.env).attempts.Succeeded(of, c.env.Clock.Now())
 			continue
 		}

@@ -101,6 +101,7 @@ func SuperService(tenantService, superService *corev1.Service, ranges []netip.Pr
 	spec.ExternalIPs = nil
 	spec.HealthCheckNodePort = 0
 	published := isPublished(tenantService)
+	nodePortOf := nodePortsOf(allocated.Ports)
 	if !published {
 		spec.ExternalTrafficPolicy = "" // that of external IPs; an API server refuses it without them
 	}
@@ -109,7 +110,7 @@ func SuperService(tenantService, superService *corev1.Service, ranges []netip.Pr
 		case !published:
 			spec.Ports[i].NodePort = 0
 		case nodePorts.Size == 0:
-			spec.Ports[i].NodePort = nodePortOf(allocated.Ports, &spec.Ports[i])
+			spec.Ports[i].NodePort = nodePortOf[numberOf(&spec.Ports[i])]
 		}
 	}
 	if isLoadBalancer(superService) && isLoadBalancer(tenantService) && spec.LoadBalancerClass == nil {
@@ -155,14 +156,23 @@ func setAddresses(spec, allocated *corev1.ServiceSpec, own []string) {
 	}
 }
 
-// nodePortOf returns the node port that the super cluster has allocated to a port, 0 if none.
-func nodePortOf(allocated []corev1.ServicePort, port *corev1.ServicePort) int32 {
+// portNumber is what only one port of a Service has.
+type portNumber struct {
+	port     int32
+	protocol corev1.Protocol
+}
+
+func numberOf(port *corev1.ServicePort) portNumber { return portNumber{port.Port, port.Protocol} }
+
+// nodePortsOf returns the node ports that the super cluster has allocated to ports.
+func nodePortsOf(allocated []corev1.ServicePort) map[portNumber]int32 {
+	nodePorts := map[portNumber]int32{}
 	for i := range allocated {
-		if allocated[i].Port == port.Port && allocated[i].Protocol == port.Protocol {
-			return allocated[i].NodePort
+		if nodePort := allocated[i].NodePort; nodePort != 0 {
+			nodePorts[numberOf(&allocated[i])] = nodePort
 		}
 	}
-	return 0
+	return nodePorts
 }
 
 // recreateService returns whether a super Service must be created again: its cluster IP is immutable, and

@@ -74,6 +74,9 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if !superSynced || !volumesSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
+	if pair.tenantClaim != nil && !c.env.Bounded(tenant, key, pair.tenantClaim, policy.ExcessOfEntries(pair.tenantClaim)) {
+		return 0, nil
+	}
 	if err := c.readUntaken(ctx, pair); err != nil {
 		return 0, err
 	}

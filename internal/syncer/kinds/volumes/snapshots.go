@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +23,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kind/copier"
+	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -238,6 +238,9 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if !synced || !superSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
+	if tenantSnapshot != nil && !s.env.Bounded(tenant, key, tenantSnapshot, policy.ExcessOfEntries(tenantSnapshot)) {
+		return 0, nil
+	}
 	if copied, err := s.isCopied(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !copied {
 		return 0, err
 	}
@@ -328,7 +331,7 @@ func holdsSnapshot(superSnapshot *unstructured.Unstructured) bool {
 
 // up writes the status of the tenant's snapshot where it differs.
 func (s *Snapshots) up(ctx context.Context, tenant *kind.Tenant, tenantSnapshot, desired *unstructured.Unstructured) error {
-	if equality.Semantic.DeepEqual(tenantSnapshot.Object["status"], desired.Object["status"]) {
+	if syncpolicy.Equal(tenantSnapshot.Object["status"], desired.Object["status"]) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(tenantSnapshot, client.MergeFromWithOptimisticLock{})
