@@ -306,7 +306,7 @@ func (r *relocationReconciler) relocate(
 		untried := wish
 		untried.Clusters = slices.DeleteFunc(slices.Clone(wish.Clusters), tried.Has)
 		result, refused := placement.Relocate(np, &untried)
-		if refused != "" && len(untried.Clusters) < len(wish.Clusters) {
+		if result.IsZero() && len(untried.Clusters) < len(wish.Clusters) {
 			result, refused = placement.Relocate(np, &wish)
 		}
 		switch {

@@ -535,9 +535,8 @@ func TestRelocationsThatContradict(t *testing.T) {
 			}
 		}
 	}
-	require.Positive(t, moves)
-	t.Logf("%d Events of moves in twelve hours", moves)
-	require.LessOrEqual(t, moves, 2*40, "two Events each: twice in an hour at most after the first ones")
+	require.GreaterOrEqual(t, moves, 2*12, "neither waits for ever while it could be helped")
+	require.LessOrEqual(t, moves, 2*30, "two Events each: twice in an hour at most after the first ones")
 }
 
 // TestRelocationsAreBounded: a tenant has so many super clusters looked at in a second for all its pods.
