@@ -162,8 +162,9 @@ func withRoute(next routeHandler) tenantHandler {
 	}
 }
 
-// withLimit answers 429 while the tenant runs maxStreams requests about single pods, or maxLists lists of all its pods.
-func withLimit(running *limits, maxStreams int, next routeHandler) routeHandler {
+// withLimit answers 429 while the tenant runs maxStreams requests about single pods, or maxLists lists of all its pods,
+// and 503 while all tenants run maxAllStreams requests about single pods.
+func withLimit(running *limits, maxStreams, maxAllStreams int, next routeHandler) routeHandler {
 	return func(w *observer, r *http.Request, clusterKey string, request route.Request) {
 		what, limit := stream, maxStreams
 		if !request.OfPod() {
@@ -175,6 +176,14 @@ func withLimit(running *limits, maxStreams int, next routeHandler) routeHandler 
 			return
 		}
 		defer finish()
+		if what == stream {
+			finishAll, granted := running.begin(limitKey{what: stream}, maxAllStreams)
+			if !granted {
+				http.Error(w, "too many requests of all tenants run", http.StatusServiceUnavailable)
+				return
+			}
+			defer finishAll()
+		}
 		next(w, r, clusterKey, request)
 	}
 }

@@ -6,6 +6,8 @@ const (
 	// DefaultMaxStreams bounds the requests about single pods that run for one tenant at a time: each holds up to half
 	// a MiB of buffers, a connection to the client and one to the backend.
 	DefaultMaxStreams = 500
+	// DefaultMaxAllStreams bounds those of all tenants together: half a GiB of buffers.
+	DefaultMaxAllStreams = 1000
 	// maxLists bounds the lists that run for one tenant at a time: for each, kubelets collect metrics, and vn-agent
 	// holds their responses about all pods.
 	maxLists = 8
@@ -25,6 +27,7 @@ const (
 
 // limitKey is what is counted together.
 type limitKey struct {
+	// clusterKey is "" for all tenants together.
 	clusterKey string
 	what       limited
 }

@@ -102,3 +102,41 @@ func TestTenantsAreLimited(t *testing.T) {
 		})
 	}
 }
+
+// TestAllTenantsAreLimited: together tenants run no more streams than MaxAllStreams, and a list is let in all the same.
+func TestAllTenantsAreLimited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := vnagent.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		held := heldBackend{letGo: make(chan struct{})}
+		handler := vnagent.NewHandler(vnagent.Options{Authenticator: headerIdentity{}, Pods: anyPod{}, Backend: held, Metrics: metrics, MaxStreams: 3, MaxAllStreams: 4})
+		codes := make(chan int, 10)
+		ask := func(tenant, path string) {
+			go func() {
+				request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+				request.Header.Set("Tenant", tenant)
+				answer := httptest.NewRecorder()
+				handler.ServeHTTP(answer, request)
+				codes <- answer.Code
+			}()
+			synctest.Wait()
+		}
+		const logs = "/containerLogs/web/p/c"
+		for _, tenant := range []string{"a", "a", "a", "b"} {
+			ask(tenant, logs)
+		}
+		require.Empty(t, codes)
+		ask("c", logs)
+		require.Equal(t, http.StatusServiceUnavailable, <-codes)
+		ask("c", "/stats/summary")
+		require.Empty(t, codes)
+		close(held.letGo)
+		synctest.Wait()
+		for len(codes) > 0 {
+			require.NotEqual(t, http.StatusServiceUnavailable, <-codes)
+		}
+		ask("c", logs)
+		require.Equal(t, http.StatusOK, <-codes)
+	})
+}

@@ -32,7 +32,8 @@ type Pods interface {
 	List(ctx context.Context, clusterKey string) ([]pods.Pod, error)
 }
 
-// Options holds the parts of a Handler. All but MaxStreams are required; a zero Nodes leaves nodes their names.
+// Options holds the parts of a Handler. All but MaxStreams and MaxAllStreams are required; a zero Nodes leaves nodes
+// their names.
 type Options struct {
 	// Authenticator verifies client certificates. It returns the common name as the user's name and the organisations
 	// as its groups.
@@ -47,6 +48,8 @@ type Options struct {
 	Metrics *Metrics
 	// MaxStreams bounds the requests about single pods that run for one tenant at a time; 0 means DefaultMaxStreams.
 	MaxStreams int
+	// MaxAllStreams bounds those of all tenants together; 0 means DefaultMaxAllStreams.
+	MaxAllStreams int
 }
 
 // Handler serves the kubelet API. It is safe for concurrent use.
@@ -65,8 +68,11 @@ func NewHandler(options Options) *Handler {
 	if options.MaxStreams == 0 {
 		options.MaxStreams = DefaultMaxStreams
 	}
+	if options.MaxAllStreams == 0 {
+		options.MaxAllStreams = DefaultMaxAllStreams
+	}
 	h := &Handler{options: options}
-	limited := withLimit(&h.limits, options.MaxStreams, withGauge(options.Metrics, h.serve))
+	limited := withLimit(&h.limits, options.MaxStreams, options.MaxAllStreams, withGauge(options.Metrics, h.serve))
 	known := withKnown(&h.limits, connectionsPerStream*options.MaxStreams, withRoute(limited))
 	tenants := withTenant(options.Authenticator, known)
 	h.chain = withHealthz(withMetrics(options.Metrics, withDrain(&h.streams, withBoundedHeader(tenants))))

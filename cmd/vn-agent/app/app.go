@@ -62,6 +62,8 @@ type Options struct {
 	Kubelet     backend.KubeletOptions
 	// MaxStreams bounds the requests about single pods that run for one tenant at a time, at least 1.
 	MaxStreams int
+	// MaxAllStreams bounds those of all tenants together, at least 1.
+	MaxAllStreams int
 	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
@@ -82,6 +84,7 @@ func NewOptions(getenv func(string) string) *Options {
 		KubeletHost:            getenv("NODE_IP"),
 		Kubelet:                backend.KubeletOptions{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"},
 		MaxStreams:             vnagent.DefaultMaxStreams,
+		MaxAllStreams:          vnagent.DefaultMaxAllStreams,
 		MetricsBindAddress:     "127.0.0.1:10551",
 		HealthProbeBindAddress: "127.0.0.1:10552",
 		MetricsSecure:          true,
@@ -107,6 +110,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubelet.KeyFile, "kubelet-client-key", "", "file with the key of --kubelet-client-certificate")
 	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", o.Kubelet.TokenFile, "file with the bearer token for the kubelet, used without --kubelet-client-certificate")
 	flags.IntVar(&o.MaxStreams, "max-streams-per-tenant", o.MaxStreams, "maximum number of logs, commands and forwarded ports that run for one tenant at a time")
+	flags.IntVar(&o.MaxAllStreams, "max-streams", o.MaxAllStreams, "maximum number of logs, commands and forwarded ports that run for all tenants at a time")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the super cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
@@ -135,6 +139,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MaxStreams < 1 {
 		errs = append(errs, fmt.Errorf("--max-streams-per-tenant %d: use 1 or more", o.MaxStreams))
+	}
+	if o.MaxAllStreams < 1 {
+		errs = append(errs, fmt.Errorf("--max-streams %d: use 1 or more", o.MaxAllStreams))
 	}
 	if o.ShutdownGrace < 0 {
 		errs = append(errs, fmt.Errorf("--shutdown-grace %s: use 0s or more", o.ShutdownGrace))
@@ -238,7 +245,7 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	handler := vnagent.NewHandler(vnagent.Options{
 		Authenticator: server.Authenticator(), Pods: upstream.pods, Backend: upstream.backend, Metrics: requestMetrics,
-		Nodes: rename.Nodes{SuperCluster: options.SuperCluster}, MaxStreams: options.MaxStreams,
+		Nodes: rename.Nodes{SuperCluster: options.SuperCluster}, MaxStreams: options.MaxStreams, MaxAllStreams: options.MaxAllStreams,
 	})
 	err = errors.Join(
 		mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { upstream.run(ctx); return nil })),

@@ -35,6 +35,7 @@ func TestValidate(t *testing.T) {
 		{name: "port", change: func(o *app.Options) { o.SecurePort = 0 }, want: "--secure-port"},
 		{name: "super cluster", change: func(o *app.Options) { o.SuperCluster = "a.b" }, want: "--super-cluster"},
 		{name: "streams", change: func(o *app.Options) { o.MaxStreams = 0 }, want: "--max-streams-per-tenant"},
+		{name: "streams of all", change: func(o *app.Options) { o.MaxAllStreams = 0 }, want: "--max-streams 0"},
 		{name: "grace", change: func(o *app.Options) { o.ShutdownGrace = -1 }, want: "--shutdown-grace"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
