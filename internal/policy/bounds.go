@@ -105,17 +105,21 @@ func count(value reflect.Value, left *int) {
 			count(entries.Value(), left)
 		}
 	case reflect.Slice:
-		kind := value.Type().Elem().Kind()
-		if kind == reflect.Uint8 {
-			return
-		}
-		*left -= value.Len()
-		if kind == reflect.String {
-			return
-		}
-		for i := 0; i < value.Len() && *left >= 0; i++ {
-			count(value.Index(i), left)
-		}
+		countSlice(value, left)
+	}
+}
+
+func countSlice(value reflect.Value, left *int) {
+	kind := value.Type().Elem().Kind()
+	if kind == reflect.Uint8 {
+		return
+	}
+	*left -= value.Len()
+	if kind == reflect.String {
+		return
+	}
+	for i := 0; i < value.Len() && *left >= 0; i++ {
+		count(value.Index(i), left)
 	}
 }
 

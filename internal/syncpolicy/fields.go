@@ -249,26 +249,10 @@ func Equal(a, b any) bool {
 	switch one := a.(type) {
 	case map[string]any:
 		other, ok := b.(map[string]any)
-		if !ok && b != nil || len(one) != len(other) {
-			return false
-		}
-		for name, member := range one {
-			if found, exists := other[name]; !exists || !Equal(member, found) {
-				return false
-			}
-		}
-		return true
+		return (ok || b == nil) && maps.EqualFunc(one, other, Equal)
 	case []any:
 		other, ok := b.([]any)
-		if !ok && b != nil || len(one) != len(other) {
-			return false
-		}
-		for i := range one {
-			if !Equal(one[i], other[i]) {
-				return false
-			}
-		}
-		return true
+		return (ok || b == nil) && slices.EqualFunc(one, other, Equal)
 	case nil:
 		members, isObject := b.(map[string]any)
 		elements, isList := b.([]any)

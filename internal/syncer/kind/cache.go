@@ -55,6 +55,7 @@ func AddressesOfPod(object client.Object) []string {
 	return AtAddresses(pod, IPsOf(pod))
 }
 
+// IPsOf returns the addresses of a pod.
 func IPsOf(pod *corev1.Pod) []string {
 	ips := make([]string, 0, len(pod.Status.PodIPs))
 	for _, ip := range pod.Status.PodIPs {

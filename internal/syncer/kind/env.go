@@ -1,6 +1,6 @@
-// Package kinds holds one reconciler per synced kind. Each has pure functions that set the fields which Superpool owns
-// in an object, an empty one or a copy of the cached one; a reconciler reads both sides from caches, applies its
-// function, and writes if the result differs. Objects of tenants are hostile input everywhere.
+// Package kind is what a synced kind is: its declaration (Spec), what all kinds share (Env, Tenant), and what each write
+// of theirs passes: limits, rates, proofs of deletions, ownership, and the words that tenants read. It knows no kind but
+// by name. Objects of tenants are hostile input everywhere.
 package kind
 
 import (

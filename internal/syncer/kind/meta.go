@@ -47,6 +47,7 @@ func (t *Tenant) Rules() *Rules {
 	return &Rules{Policy: t.Policy.Get(), Opaque: t.OpaqueMetaPrefixes, Transparent: t.TransparentMetaPrefixes}
 }
 
+// InForce returns Policy, or the shipped one.
 func (r *Rules) InForce() *policy.Policy {
 	if r == nil || r.Policy == nil {
 		return policy.Default()
@@ -62,6 +63,7 @@ func (r *Rules) label(resource, key string) bool {
 	return !r.isOpaque(key) && r.InForce().AllowsLabel(resource, key)
 }
 
+// Annotation returns whether an annotation of an object of resource goes down as it is.
 func (r *Rules) Annotation(resource, key string) bool {
 	if r.InForce().AllowsTrafficAnnotation(resource, key) {
 		return r == nil || !hasPrefix(key, r.Opaque) // the operator means it, whatever its domain
@@ -164,6 +166,7 @@ func merge(current, desired map[string]string, copiedBefore string, goDown func(
 	return merged, strings.Join(keys, ",")
 }
 
+// SetOrDelete sets an entry of a map, or deletes it if value is "".
 func SetOrDelete(values map[string]string, key, value string) {
 	if value == "" {
 		delete(values, key)
@@ -172,6 +175,7 @@ func SetOrDelete(values map[string]string, key, value string) {
 	values[key] = value
 }
 
+// SetEntry sets an entry of a map, which it makes if that is nil.
 func SetEntry(values *map[string]string, key, value string) {
 	if *values == nil {
 		*values = map[string]string{}

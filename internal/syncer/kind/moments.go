@@ -48,6 +48,7 @@ func (m *Moments) Age(key engine.Key, pod types.UID, now time.Time) (time.Durati
 	return now.Sub(known.at), exists && known.pod == pod
 }
 
+// Forget forgets a key.
 func (m *Moments) Forget(key engine.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -130,6 +130,7 @@ func SuperConfigMap(name string) string {
 	return name
 }
 
+// TenantConfigMap returns the name in its tenant of a ConfigMap of a super cluster.
 func TenantConfigMap(name string) string {
 	if name == TenantRootCA {
 		return rootCA

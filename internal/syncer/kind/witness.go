@@ -30,11 +30,11 @@ import (
 type Fate int
 
 const (
-	// fateStays: the tenant's object is there, or is used while it is being deleted.
+	// FateStays is the one where the tenant's object is there, or is used while it is being deleted.
 	FateStays Fate = iota
-	// fateGoes: the tenant deletes its object, or lacks it and there is no data.
+	// FateGoes is the one where the tenant deletes its object, or lacks it and there is no data.
 	FateGoes
-	// fateKept: the tenant lacks its object, and nobody has seen that being deleted.
+	// FateKept is the one where the tenant lacks its object, and nobody has seen that being deleted.
 	FateKept
 )
 

@@ -65,6 +65,7 @@ func LacksOrUnserved(ctx context.Context, of *proof.ControlPlane, definition str
 	return proven, lacks, err //nolint:wrapcheck // it names what was read
 }
 
+// LacksDefinition returns, with a Proof, whether a control plane serves no type of that CustomResourceDefinition.
 func LacksDefinition(ctx context.Context, of *proof.ControlPlane, name string) (proof.Proof, bool, error) {
 	definition := UnstructuredOf("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 	return of.Lacks(ctx, types.NamespacedName{Name: name}, definition, nil) //nolint:wrapcheck // it names what was read
@@ -111,6 +112,7 @@ func IsQuotaRefusal(err error) bool {
 	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "exceeded quota") || strings.Contains(err.Error(), "status unknown for quota"))
 }
 
+// UnstructuredOf returns an empty object of a kind.
 func UnstructuredOf(group, version, kind string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})

@@ -1,3 +1,4 @@
+// Package kinds lists the kinds that are synced. Each family of them has a package of its own.
 package kinds
 
 import (
@@ -32,12 +33,12 @@ func Specs() []kind.Spec {
 		volumes.SnapshotSpec(),
 		copier.Spec(config.ServiceAccounts()),
 		copier.Spec(config.Secrets()),
-		copier.Spec(config.ConfigMaps()),
+		copier.Spec(config.Maps()),
 		services.ServiceSpec(),
 		services.EndpointSliceSpec(network.ForbiddenAddress),
 		services.IngressSpec(),
 		budgets.Spec(),
-		network.NetworkPolicySpec(),
+		network.PolicySpec(),
 		network.IsolationSpec(),
 		network.AddressesSpec(),
 		network.APIServerSpec(),

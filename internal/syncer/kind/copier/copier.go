@@ -1,3 +1,4 @@
+// Package copier reconciles kinds whose objects are copied to the super cluster with few changes.
 package copier
 
 import (
@@ -89,6 +90,7 @@ func Spec[T client.Object](c Copy[T]) kind.Spec {
 	}
 }
 
+// SetDefaults sets what is nil to what its comment says.
 func (c *Copy[T]) SetDefaults() {
 	same := func(name string) string { return name }
 	if c.SuperName == nil {

@@ -1,3 +1,4 @@
+// Package budgets syncs PodDisruptionBudgets.
 package budgets
 
 import (
@@ -53,6 +54,7 @@ type Budgets struct {
 
 var _ engine.Kind = &Budgets{}
 
+// Spec is that of PodDisruptionBudgets.
 func Spec() kind.Spec {
 	spec := copier.Spec(budgetCopy(nil))
 	spec.Tenant.Labels = func(*kind.Env) string { return "" } // one watch for a tenant, as for Ingresses

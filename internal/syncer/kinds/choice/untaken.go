@@ -1,3 +1,5 @@
+// Package choice takes back what vc-scheduler has chosen: that a pod, or a claim, goes to this super cluster, which does
+// not take it.
 package choice
 
 import (
@@ -30,8 +32,10 @@ const (
 	// needs no live read.
 	VolumePatience = 3 * time.Second
 
-	// takenBackPerSecond and takenBackBurst bound the choices that are taken back of one tenant.
-	takenBackPerSecond, TakenBackBurst = 1, 20
+	// TakenBackBurst bounds the choices that are taken back of one tenant at once, and takenBackPerSecond those that
+	// follow.
+	TakenBackBurst     = 20
+	takenBackPerSecond = 1
 
 	// maxHeldBack is the longest time after which an object is looked at again whose choice that rate holds back. Each
 	// look may be a request that the super cluster refuses.
@@ -46,6 +50,7 @@ type Choice struct {
 	failures uint64
 }
 
+// Of returns the choice of this super cluster that an object of a tenant stands for.
 func Of(tenantObject client.Object) Choice {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(tenantObject.GetAnnotations()[schedulerv1alpha1.AnnotationFailedSuperClusters]))
@@ -57,14 +62,14 @@ func Of(tenantObject client.Object) Choice {
 // value holds none. All methods may be called concurrently.
 type Untaken struct {
 	mu      sync.Mutex
-	objects map[engine.Key]untakenObject
+	objects map[engine.Key]Object
 	rates   kind.TenantRates
 }
 
-// untakenObject is one of them.
+// Object is one of those that are Untaken.
 //
 //	waits ── Patience is over ──► givenUp ── no super object, choice taken back ──► takenBack
-type untakenObject struct {
+type Object struct {
 	Choice Choice
 	Since  time.Time
 	// Reason is one of failedchoice, and message what the tenant reads.
@@ -88,7 +93,7 @@ func (u *Untaken) Note(key engine.Key, of Choice, reason, message string, now ti
 	defer u.mu.Unlock()
 	known, exists := u.objects[key]
 	if !exists || known.Choice != of || known.takenBack != "" {
-		known = untakenObject{Choice: of, Since: now}
+		known = Object{Choice: of, Since: now}
 	}
 	if !known.GivenUp {
 		if known.Reason != reason {
@@ -100,9 +105,9 @@ func (u *Untaken) Note(key engine.Key, of Choice, reason, message string, now ti
 }
 
 // set stores an object. The caller holds mu.
-func (u *Untaken) set(key engine.Key, object untakenObject) {
+func (u *Untaken) set(key engine.Key, object Object) {
 	if u.objects == nil {
-		u.objects = map[engine.Key]untakenObject{}
+		u.objects = map[engine.Key]Object{}
 	}
 	u.objects[key] = object
 }
@@ -146,12 +151,12 @@ func (u *Untaken) GiveUpWith(key engine.Key, claim client.Object, pod engine.Key
 	}
 	with.claims = with.claims.Clone().Insert(claim.GetUID())
 	u.set(pod, with)
-	u.set(key, untakenObject{Choice: Of(claim), Since: with.Since, Reason: with.Reason, Message: with.Message, GivenUp: true, With: patience})
+	u.set(key, Object{Choice: Of(claim), Since: with.Since, Reason: with.Reason, Message: with.Message, GivenUp: true, With: patience})
 	return true
 }
 
 // goes returns whether the object is given up, and, in this resourceVersion, not yet taken back.
-func (o *untakenObject) goes(resourceVersion string) bool {
+func (o *Object) goes(resourceVersion string) bool {
 	return o.takenBack == "" && o.GivenUp || o.takenBack == resourceVersion
 }
 
@@ -183,8 +188,8 @@ func (u *Untaken) tookBack(key engine.Key, of Choice, resourceVersion string) {
 	u.set(key, known)
 }
 
-// Of returns what is known of an object, the zero untakenObject for nothing.
-func (u *Untaken) Of(key engine.Key) untakenObject {
+// Of returns what is known of an object, the zero Object for nothing.
+func (u *Untaken) Of(key engine.Key) Object {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.objects[key]
@@ -201,7 +206,7 @@ func (u *Untaken) Drop(key engine.Key) {
 func (u *Untaken) Forget(tenant string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.objects, func(key engine.Key, _ untakenObject) bool { return key.Tenant == tenant })
+	maps.DeleteFunc(u.objects, func(key engine.Key, _ Object) bool { return key.Tenant == tenant })
 }
 
 // NotTaken notes that this super cluster does not take a tenant object.

@@ -1,3 +1,4 @@
+// Package config syncs ConfigMaps, Secrets and service accounts.
 package config
 
 import (
@@ -11,7 +12,8 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind/copier"
 )
 
-func ConfigMaps() copier.Copy[*corev1.ConfigMap] {
+// Maps declares how ConfigMaps are copied.
+func Maps() copier.Copy[*corev1.ConfigMap] {
 	return copier.Copy[*corev1.ConfigMap]{
 		Name:       kind.ConfigMap,
 		New:        func() *corev1.ConfigMap { return &corev1.ConfigMap{} },

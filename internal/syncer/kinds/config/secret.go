@@ -12,6 +12,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind/copier"
 )
 
+// Secrets declares how Secrets are copied.
 func Secrets() copier.Copy[*corev1.Secret] {
 	return copier.Copy[*corev1.Secret]{
 		Name:        kind.Secret,

@@ -11,6 +11,7 @@ import (
 // defaultServiceAccount is the ServiceAccount that every kube-controller-manager creates in every namespace.
 const defaultServiceAccount = "default"
 
+// ServiceAccounts declares how service accounts are copied.
 func ServiceAccounts() copier.Copy[*corev1.ServiceAccount] {
 	return copier.Copy[*corev1.ServiceAccount]{
 		Name:      kind.ServiceAccount,

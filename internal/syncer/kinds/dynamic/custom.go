@@ -1,3 +1,5 @@
+// Package dynamic syncs the kinds that are known at run time alone: those of SyncPolicies, and objects that super
+// clusters offer to tenants.
 package dynamic
 
 import (
@@ -58,6 +60,7 @@ func (c *Custom) Name() string {
 	return fmt.Sprintf("%s:%s.%s.%s", family, c.Rules.Kind.Kind, c.Rules.Kind.Version, c.Rules.Kind.Group)
 }
 
+// CustomSpec is that of the reconciler of all kinds that SyncPolicies let down.
 func CustomSpec() kind.Spec {
 	return kind.Spec{Name: kind.Custom, New: func(env *kind.Env) engine.Kind { return &Customs{env: env} }}
 }

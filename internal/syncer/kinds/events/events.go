@@ -1,3 +1,4 @@
+// Package events writes the Events of super objects to their tenants.
 package events
 
 import (

@@ -1,3 +1,4 @@
+// Package namespaces syncs namespaces, and the quota of each.
 package namespaces
 
 import (

@@ -17,6 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// QuotaSpec is that of the quotas of super namespaces.
 func QuotaSpec() kind.Spec {
 	return kind.Spec{
 		Name: kind.Quota, Scope: kind.ScopeTenant, Super: kind.WatchOwned(&corev1.ResourceQuota{}), SuperKey: kind.NamespaceSuperKey,

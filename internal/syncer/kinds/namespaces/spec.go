@@ -8,6 +8,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// NamespaceSpec is that of namespaces.
 func NamespaceSpec() kind.Spec {
 	spec := kind.Spec{
 		Name: kind.Namespace, Scope: kind.ScopeTenant, ClusterScoped: true, Rewatch: true,

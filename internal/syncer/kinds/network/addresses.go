@@ -42,6 +42,7 @@ const (
 	maxControllerNamespaces, maxControllers = 64, 64
 )
 
+// AddressesSpec is that of what super clusters tell each other.
 func AddressesSpec() kind.Spec {
 	return kind.Spec{
 		Name: kind.Addresses,

@@ -40,6 +40,7 @@ const (
 	MaxIsolationBytes = 32 << 10
 )
 
+// IsolationSpec is that of NetworkPolicies of our own.
 func IsolationSpec() kind.Spec {
 	spec := kind.Spec{
 		Name: kind.Isolation, From: kind.Namespace, Scope: kind.ScopePlaced, Cleared: true,

@@ -1,3 +1,5 @@
+// Package network isolates the pods of tenants: it translates their NetworkPolicies, adds policies of our own, and tells
+// other super clusters the addresses that may pass.
 package network
 
 import (
@@ -18,11 +20,13 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
+// APIServerSpec is that of the addresses of the super cluster's API server.
 func APIServerSpec() kind.Spec {
 	selector := discoveryv1.LabelServiceName + "=" + kind.APIServerService + ",!" + tenancyv1alpha1.LabelCluster
 	return kind.Spec{Name: kind.APIServer, Super: &kind.Watch{Object: &discoveryv1.EndpointSlice{}, Labels: func(*kind.Env) string { return selector }}}
 }
 
+// ServiceCIDRSpec is that of the ranges of the super cluster's Services.
 func ServiceCIDRSpec() kind.Spec {
 	return kind.Spec{Name: kind.ServiceCIDR, ClusterScoped: true, Super: &kind.Watch{Object: &networkingv1.ServiceCIDR{}, Optional: true}}
 }

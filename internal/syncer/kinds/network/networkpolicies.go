@@ -17,7 +17,8 @@ import (
 // reach; the syncer writes the policy without them to the super cluster.
 const ReasonNetworkPolicyNarrowed = "NetworkPolicyNarrowed"
 
-func NetworkPolicySpec() kind.Spec {
+// PolicySpec is that of NetworkPolicies of tenants.
+func PolicySpec() kind.Spec {
 	spec := copier.Spec(networkPolicies())
 	spec.Involved = schema.GroupKind{Group: networkingv1.GroupName, Kind: "NetworkPolicy"}
 	return spec

@@ -1,3 +1,4 @@
+// Package nodes keeps in each tenant a Node for each node that it has to do with.
 package nodes
 
 import (

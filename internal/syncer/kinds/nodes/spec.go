@@ -14,6 +14,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// Spec is that of Nodes.
 func Spec() kind.Spec {
 	return kind.Spec{
 		Name: kind.Node, Scope: kind.ScopeUp, ClusterScoped: true, TenantKey: NodeKey, Super: kind.WatchAll(&corev1.Node{}),

@@ -1,3 +1,5 @@
+// Package pods syncs pods: metadata and spec down, node and status up. A reconcile reads facts from caches, NextStep
+// chooses one step, and perform executes it.
 package pods
 
 import (

@@ -12,6 +12,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// Spec is that of pods.
 func Spec(needs Needs) kind.Spec {
 	spec := kind.Spec{
 		Name: kind.Pod, Scope: kind.ScopePlaced, Involved: schema.GroupKind{Kind: "Pod"},

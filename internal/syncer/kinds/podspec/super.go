@@ -1,3 +1,5 @@
+// Package podspec translates pods: a tenant's to its super pod, and the status of that to the tenant's. Everything here
+// is pure.
 package podspec
 
 import (

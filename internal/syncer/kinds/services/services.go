@@ -1,3 +1,4 @@
+// Package services syncs Services, EndpointSlices and Ingresses.
 package services
 
 import (

@@ -19,6 +19,7 @@ const (
 	annotationTokens = "tenancy.x-k8s.io/issued-tokens"
 )
 
+// Spec is that of the Secrets with pods' tokens.
 func Spec() kind.Spec {
 	return kind.Spec{
 		Name: kind.Token, From: kind.Pod, Scope: kind.ScopePlaced, Super: kind.WatchOwned(&corev1.Secret{}, kind.LabelTokens), Cleared: true,

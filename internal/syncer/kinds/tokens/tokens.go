@@ -1,3 +1,4 @@
+// Package tokens keeps a Secret in the super cluster with the tokens that a tenant's API server has issued to a pod.
 package tokens
 
 import (

@@ -1,3 +1,4 @@
+// Package volumes syncs claims, their volumes, and snapshots: what holds data.
 package volumes
 
 import (

@@ -60,6 +60,7 @@ func snapshots() copier.Copy[*unstructured.Unstructured] {
 	}
 }
 
+// SnapshotSpec is that of VolumeSnapshots.
 func SnapshotSpec() kind.Spec {
 	spec := copier.Spec(snapshots())
 	spec.Involved = newSnapshot().GroupVersionKind().GroupKind()

@@ -22,6 +22,7 @@ const IndexClaim = "claim"
 // OfClaim is the value of IndexClaim for the volumes of a claim.
 func OfClaim(namespace, name string) string { return namespace + "/" + name }
 
+// ClaimSpec is that of PersistentVolumeClaims.
 func ClaimSpec() kind.Spec {
 	spec := kind.Spec{
 		Name: kind.Claim, Involved: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Scope: kind.ScopeTenant, Tenant: kind.WatchAll(&corev1.PersistentVolumeClaim{}), Super: kind.WatchOwned(&corev1.PersistentVolumeClaim{}),
@@ -50,6 +51,7 @@ func limitOfClaims(tenant *kind.Tenant) kind.Limit {
 	return kind.Limit{Amount: kind.Amount{Objects: count, Bytes: bytes}, Field: kind.FieldObjects(tenant)}
 }
 
+// VolumeSpec is that of the PersistentVolumes that syncers keep in tenants.
 func VolumeSpec() kind.Spec {
 	return kind.Spec{
 		Name: kind.Volume, Scope: kind.ScopeUp, ClusterScoped: true, TenantKey: volumeKey,
