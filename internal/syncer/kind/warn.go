@@ -216,3 +216,13 @@ func SomeOf(lost []string) string {
 	}
 	return strings.Join(lost, ", ")
 }
+
+// AwaitEnd waits for the end of a super object that is being deleted, which enqueues the key, and tells the tenant.
+func (e *Env) AwaitEnd(tenant *Tenant, key engine.Key, tenantObject client.Object, waited time.Duration) error {
+	if waited < QuietTime {
+		return engine.Waitf("the end of a super %s", TitleOf(key.Kind))
+	}
+	e.WarnOnce(tenant, key, tenantObject, ReasonWaitsForPredecessor, fmt.Sprintf(
+		"Super cluster %s is still deleting an earlier %s of that name: this one goes there once that is gone. One of another name need not wait", e.ID, TitleOf(key.Kind)))
+	return nil
+}

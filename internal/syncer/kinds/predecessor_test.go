@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
@@ -22,6 +24,12 @@ func TestWaitForPredecessor(t *testing.T) {
 	t.Parallel()
 	ending := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	pod := tenantPod(func(pod *corev1.Pod) { pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"} })
+	claim := tenantClaim("claim-uid", home("r1"))
+	taken := snapshot(nil, nil)
+	taken.SetNamespace("web")
+	taken.SetName("s")
+	taken.SetUID("snapshot-uid")
+	taken.SetAnnotations(map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"})
 	for _, tc := range []struct {
 		kind            string
 		tenant, earlier client.Object
@@ -38,11 +46,23 @@ func TestWaitForPredecessor(t *testing.T) {
 			want: "Warning WaitsForPredecessor Super cluster r1 is still deleting an earlier configmap of that name: this one goes there once that is gone. " +
 				"One of another name need not wait",
 		},
+		{
+			kind: kind.Claim, tenant: claim, earlier: &corev1.PersistentVolumeClaim{},
+			want: "Warning WaitsForPredecessor Super cluster r1 is still deleting an earlier persistentvolumeclaim of that name: this one goes there once that is gone. " +
+				"One of another name need not wait",
+		},
+		{
+			kind: kind.Snapshot, tenant: taken, earlier: snapshot(nil, nil),
+			want: "Warning WaitsForPredecessor Super cluster r1 is still deleting an earlier volumesnapshot of that name: this one goes there once that is gone. " +
+				"One of another name need not wait",
+		},
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t, interceptor.Funcs{})
 			p.placed(t)
+			p.tenant.Policy = &policy.Ref{}
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
 			earlier := builders.Owned(tc.earlier, ownerOf("earlier"))
 			earlier.SetNamespace(clusterKey + "-web")
 			earlier.SetName(tc.tenant.GetName())

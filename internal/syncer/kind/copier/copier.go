@@ -229,7 +229,7 @@ func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 		superObject = live
 	}
 	if superObject.GetDeletionTimestamp() != nil {
-		return c.awaitEnd(tenant, key, tenantObject, waited)
+		return c.Env.AwaitEnd(tenant, key, tenantObject, waited)
 	}
 	return c.update(ctx, tenant, key, tenantObject, superObject)
 }
@@ -275,16 +275,6 @@ func (c *Copier[T]) admitNew(tenant *kind.Tenant, key engine.Key, tenantObject, 
 		return false, err
 	}
 	return c.Env.Admit(tenant, key, tenantObject, created, nil, c.Facts(c.Env, tenant)), nil
-}
-
-// awaitEnd waits for the end of a super object that is being deleted, which enqueues the key, and tells the tenant.
-func (c *Copier[T]) awaitEnd(tenant *kind.Tenant, key engine.Key, tenantObject T, waited time.Duration) error {
-	if waited < kind.QuietTime {
-		return engine.Waitf("the end of a super %s", kind.TitleOf(c.Copy.Name))
-	}
-	c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonWaitsForPredecessor, fmt.Sprintf(
-		"Super cluster %s is still deleting an earlier %s of that name: this one goes there once that is gone. One of another name need not wait", c.Env.ID, kind.TitleOf(c.Copy.Name)))
-	return nil
 }
 
 // update updates, adopts or deletes a super object, or warns the tenant of another owner's.

@@ -48,6 +48,8 @@ func (c *Claims) Keys() []engine.Key {
 
 // claimPair is a claim as the caches of both sides have it, nil where there is none.
 type claimPair struct {
+	// waited is for how long the key has waited.
+	waited                  time.Duration
 	tenant                  *kind.Tenant
 	key                     engine.Key
 	tenantClaim, superClaim *corev1.PersistentVolumeClaim
@@ -60,12 +62,12 @@ func (p *claimPair) superName() types.NamespacedName {
 }
 
 // Reconcile implements engine.Kind.
-func (c *Claims) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
+func (c *Claims) Reconcile(ctx context.Context, key engine.Key, waited time.Duration) (time.Duration, error) {
 	tenant := c.env.Tenant(key.Tenant)
 	if tenant == nil {
 		return 0, nil
 	}
-	pair := &claimPair{tenant: tenant, key: key}
+	pair := &claimPair{tenant: tenant, key: key, waited: waited}
 	pair.facts = ClaimFacts{SuperCluster: c.env.ID, Owner: tenant.Owner(key.Namespace, ""), Whole: c.env.Assignments.Whole()}
 	name := pair.superName()
 	var superSynced, volumesSynced bool
@@ -131,6 +133,8 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		return chooseHere(ctx, c.env, pair.tenant, kind.Claim, pair.tenantClaim)
 	case ClaimStepWarnSource, ClaimStepWarnClass, ClaimStepWarnConflict, ClaimStepWarnUnused:
 		return c.warn(ctx, step, pair)
+	case ClaimStepWaitForPredecessor:
+		return c.env.AwaitEnd(pair.tenant, pair.key, pair.tenantClaim, pair.waited)
 	case ClaimStepGiveUp:
 		return c.giveUp(ctx, pair)
 	case ClaimStepTakeBack:

@@ -242,6 +242,9 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if tenantSnapshot != nil && !s.env.Bounded(tenant, key, tenantSnapshot, policy.ExcessOfEntries(tenantSnapshot)) {
 		return 0, nil
 	}
+	if s.followsOne(tenant, tenantSnapshot, superSnapshot) {
+		return 0, s.env.AwaitEnd(tenant, key, tenantSnapshot, waited)
+	}
 	if copied, err := s.isCopied(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !copied {
 		return 0, err
 	}
@@ -256,6 +259,17 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		return strings.ReplaceAll(message, superName.Namespace, key.Namespace)
 	})
 	return 0, s.up(ctx, tenant, tenantSnapshot, desired)
+}
+
+// followsOne returns whether a snapshot is to be here once the super snapshot of an earlier one of its name has ended.
+// Each may be nil.
+func (s *Snapshots) followsOne(tenant *kind.Tenant, tenantSnapshot, superSnapshot *unstructured.Unstructured) bool {
+	if tenantSnapshot == nil || superSnapshot == nil || superSnapshot.GetDeletionTimestamp() == nil || tenant.IsFor(superSnapshot, tenantSnapshot) {
+		return false
+	}
+	owner, owned := tenancy.GetOwner(superSnapshot)
+	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
+	return owned && tenant.Owns(owner, tenantSnapshot.GetNamespace()) && s.isAwaited(tenant, tenantSnapshot) && (home != "" || s.isClaimHere(tenant, tenantSnapshot))
 }
 
 // isCopied returns whether what is to be done about a snapshot, nil on a side that has none, is the copier's. It does
@@ -292,8 +306,19 @@ func (s *Snapshots) isReleased(tenant *kind.Tenant, tenantSnapshot *unstructured
 		return false
 	}
 	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
-	awaited := tenantSnapshot.GetDeletionTimestamp() == nil && !kind.IgnoresSync(tenantSnapshot) && home == s.env.ID && wantsSnapshots(s.env, tenant)
-	return !awaited && s.env.Witnesses(tenantSnapshot)
+	return (home != s.env.ID || !s.isAwaited(tenant, tenantSnapshot)) && s.env.Witnesses(tenantSnapshot)
+}
+
+// isAwaited returns whether a tenant's snapshot may be to have a super snapshot here.
+func (s *Snapshots) isAwaited(tenant *kind.Tenant, tenantSnapshot *unstructured.Unstructured) bool {
+	home := tenantSnapshot.GetAnnotations()[schedulerv1alpha1.AnnotationSuperCluster]
+	return tenantSnapshot.GetDeletionTimestamp() == nil && !kind.IgnoresSync(tenantSnapshot) && (home == "" || home == s.env.ID) && wantsSnapshots(s.env, tenant)
+}
+
+// isClaimHere returns whether the claim of a tenant's snapshot without home is in this super cluster.
+func (s *Snapshots) isClaimHere(tenant *kind.Tenant, tenantSnapshot *unstructured.Unstructured) bool {
+	missing, here := s.missingClaim(tenant, tenantSnapshot, "")
+	return missing == "" && here
 }
 
 // stays returns whether a super snapshot is the copier's. One whose tenant's snapshot is missing, nil, replaced or

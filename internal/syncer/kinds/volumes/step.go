@@ -37,6 +37,9 @@ const (
 	// ClaimStepSync writes the tenant's changes to the super claim, makes the tenant's volume once that is bound, and
 	// writes its size to the tenant claim.
 	ClaimStepSync
+	// ClaimStepWaitForPredecessor waits for the end of the super claim of an earlier claim of that name, and tells the
+	// tenant.
+	ClaimStepWaitForPredecessor
 	// ClaimStepWarnConflict warns the tenant that the super cluster has a claim of that name with another owner.
 	ClaimStepWarnConflict
 	// ClaimStepWarnUnused warns the tenant that the super cluster has a volume for a claim that is bound to another.
@@ -55,21 +58,22 @@ const (
 )
 
 var claimStepNames = [...]string{
-	ClaimStepNone:         "none",
-	ClaimStepForget:       "forget",
-	ClaimStepCreate:       "create",
-	ClaimStepChoose:       "choose",
-	ClaimStepWarnSource:   "warn source",
-	ClaimStepWarnClass:    "warn class",
-	ClaimStepGiveUp:       "give up",
-	ClaimStepTakeBack:     "take back",
-	ClaimStepSync:         "sync",
-	ClaimStepWarnConflict: "warn conflict",
-	ClaimStepWarnUnused:   "warn unused",
-	ClaimStepDelete:       "delete",
-	ClaimStepKeep:         "keep",
-	ClaimStepRelease:      "release",
-	ClaimStepRemoveVolume: "remove volume",
+	ClaimStepNone:               "none",
+	ClaimStepForget:             "forget",
+	ClaimStepCreate:             "create",
+	ClaimStepChoose:             "choose",
+	ClaimStepWarnSource:         "warn source",
+	ClaimStepWarnClass:          "warn class",
+	ClaimStepGiveUp:             "give up",
+	ClaimStepTakeBack:           "take back",
+	ClaimStepSync:               "sync",
+	ClaimStepWaitForPredecessor: "wait for predecessor",
+	ClaimStepWarnConflict:       "warn conflict",
+	ClaimStepWarnUnused:         "warn unused",
+	ClaimStepDelete:             "delete",
+	ClaimStepKeep:               "keep",
+	ClaimStepRelease:            "release",
+	ClaimStepRemoveVolume:       "remove volume",
 }
 
 // String returns the name of the step.
@@ -127,6 +131,7 @@ type ClaimFacts struct {
 //	and given up               unbound, class gone           any                    give up (proof: live read)
 //	else                       -                             -                      none
 //	any                        another owner's               -                      warn conflict
+//	unbound, home here         other UID, being deleted      any                    wait for predecessor
 //	being deleted, not used    exists                        any                    delete (proof: live reads)
 //	-, or other UID            bound                         any                    keep
 //	-, or other UID            unbound                       any                    delete (proof: live reads)
@@ -158,6 +163,8 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 		return stepWithoutSuperClaim(tenantClaim, facts), nil
 	case !ours && tenantClaim != nil:
 		return ClaimStepWarnConflict, nil
+	case ours && !isHere && superClaim.DeletionTimestamp != nil && tenantClaim != nil && isAwaited(tenantClaim, facts):
+		return ClaimStepWaitForPredecessor, nil
 	case !ours, superClaim.DeletionTimestamp != nil:
 		return ClaimStepNone, nil
 	}
