@@ -84,7 +84,8 @@ const (
 	// super claim and its volume stay, and count, until the claim is deleted.
 	ReasonVolumeUnused = "VolumeUnused"
 	// ReasonTolerationsLeftOut: a pod has tolerations that the TenantPolicy does not let it have (pods.tolerations), or
-	// more than 64. It is there without them.
+	// more than 64, or was given another one when it had had 128 in the super cluster, where none is taken back. It is
+	// there without them.
 	ReasonTolerationsLeftOut = "TolerationsLeftOut"
 	// ReasonPodCertificateLeftOut: a pod projects a certificate that a signer would issue (podCertificate). It is there
 	// without it, and without that file.

@@ -470,6 +470,27 @@ func TestTolerationsThatGoDown(t *testing.T) {
 	}
 }
 
+// TestTolerationsWithoutRoom: a running pod that has had as many as it may is told of those that are added.
+func TestTolerationsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	b := newBounded(t)
+	valued := func(from, n int) []corev1.Toleration {
+		return list(n, func(i int) corev1.Toleration {
+			return corev1.Toleration{Key: corev1.TaintNodeNotReady, Value: fmt.Sprint("v", from+i), Effect: corev1.TaintEffectNoExecute}
+		})
+	}
+	pod, superPod, _ := b.running(t, nil)
+	superPod.Spec.Tolerations = valued(0, 2*policy.MaxTolerations)
+	b.superCache[kind.Pod] = []client.Object{superPod}
+	pod.Generation, pod.Spec.Tolerations = 2, valued(2*policy.MaxTolerations-1, 3)
+	b.reconcile(pod)
+	const want = "Warning TolerationsLeftOut Super cluster r1: the pod is there without 2 tolerations that were added: those that it ever had stay, and it has 128."
+	require.Contains(t, strings.Join(b.told(), "\n"), want)
+	b.shown(t, pod)
+	b.reconcile(pod)
+	require.Empty(t, b.told(), "it is told once")
+}
+
 // TestStatusInOnePass: no list of a status is looked through for each element of another.
 func TestStatusInOnePass(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
 	const many = 20_000

@@ -10,6 +10,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -55,6 +56,10 @@ func (p *Pods) tellLeftOut(pair *podPair) {
 	if _, left := policy.Tolerations(rules, pair.tenantPod); len(left) > 0 {
 		p.env.WarnOnce(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without some tolerations: %s", p.env.ID, policy.Words(rules, left)))
+	} else if without := podspec.TolerationsWithoutRoom(pair.tenantPod, pair.superPod, pair.tenant.Rules()); without > 0 {
+		p.env.WarnOnce(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
+			"Super cluster %s: the pod is there without %d tolerations that were added: those that it ever had stay, and it has %d. A new pod has no others than its own",
+			p.env.ID, without, len(pair.superPod.Spec.Tolerations)))
 	}
 	if path := podCertificate(&pair.tenantPod.Spec); path != "" {
 		p.env.WarnOnce(pair.tenant, certificates, pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(

@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,7 +20,16 @@ func updatePodSpec(tenantPod, superPod *corev1.Pod, rules *kind.Rules) {
 	if deadline := tenantPod.Spec.ActiveDeadlineSeconds; deadline != nil {
 		superPod.Spec.ActiveDeadlineSeconds = ptr.To(*deadline)
 	}
-	superPod.Spec.Tolerations = updateTolerations(Tolerations(tenantPod, rules), superPod.Spec.Tolerations)
+	superPod.Spec.Tolerations, _ = updateTolerations(Tolerations(tenantPod, rules), superPod.Spec.Tolerations)
+}
+
+// TolerationsWithoutRoom returns how many tolerations that go down a running super pod lacks because it has maxBelow.
+func TolerationsWithoutRoom(tenantPod, superPod *corev1.Pod, rules *kind.Rules) int {
+	if superPod == nil || len(superPod.Spec.Tolerations) < maxBelow {
+		return 0
+	}
+	_, without := updateTolerations(Tolerations(tenantPod, rules), slices.Clone(superPod.Spec.Tolerations))
+	return without
 }
 
 // Tolerations returns those that the super pod of tenantPod has.
@@ -32,8 +43,9 @@ func Tolerations(tenantPod *corev1.Pod, rules *kind.Rules) []corev1.Toleration {
 const maxBelow = 2 * policy.MaxTolerations
 
 // updateTolerations returns to with the tolerations of from: it appends what is missing, and replaces a toleration that
-// differs in tolerationSeconds alone, because the first one that matches a taint is in force.
-func updateTolerations(from, to []corev1.Toleration) []corev1.Toleration {
+// differs in tolerationSeconds alone, because the first one that matches a taint is in force. without is how many found
+// no room.
+func updateTolerations(from, to []corev1.Toleration) (updated []corev1.Toleration, without int) {
 	wanted, has := sets.New[toleration](), sets.New[toleration]()
 	for i := range from {
 		wanted.Insert(tolerationOf(&from[i]))
@@ -58,11 +70,12 @@ func updateTolerations(from, to []corev1.Toleration) []corev1.Toleration {
 		case len(to) < maxBelow:
 			to = append(to, *from[i].DeepCopy())
 		default:
+			without++
 			continue
 		}
 		has.Insert(of)
 	}
-	return to
+	return to, without
 }
 
 // toleration is a Toleration as the key of a map.
