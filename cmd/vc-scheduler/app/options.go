@@ -47,8 +47,8 @@ type Options struct {
 	PreemptionGrace time.Duration
 	// QuotaGrace is how long a namespace keeps what it has once it has no ResourceQuota any more.
 	QuotaGrace time.Duration
-	// ProbePeriod is how often super clusters are asked whether they are there; 0 means 10 seconds. It is no flag: tests
-	// do not wait for it.
+	// ProbePeriod is how often super clusters are asked whether they are there; 0 means 10 seconds. It is no flag:
+	// tests do not wait for it.
 	ProbePeriod time.Duration
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
 	SyncerNamespace string

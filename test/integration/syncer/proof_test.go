@@ -42,7 +42,7 @@ type address struct {
 // led is a control plane that answers behind an address.
 type led struct {
 	*httputil.ReverseProxy
-	// listed are the lists that it has answered. Watches of others are told that what they have seen is too old, so that
+	// listed are the lists that it has answered. Watches of others are told that what they have seen is too old: so
 	// informers list anew.
 	listed sync.Map
 }
