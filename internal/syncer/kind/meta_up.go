@@ -8,11 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Annotations of tenant objects that list, comma-separated, the keys which have come up from the super object. A listed
-// key that the super object no longer has is removed; keys that are not listed are the tenant's, which can write the
-// lists: they concern labels and annotations of that object alone.
 const (
-	AnnotationLabelsUp      = "tenancy.x-k8s.io/labels-from-super"
+	// AnnotationLabelsUp lists, on a tenant's object and separated by commas, the keys of labels that have come up from
+	// the super object. A listed key that the super object no longer has is removed; keys that are not listed are the
+	// tenant's, which can write the list: it concerns labels of that object alone.
+	AnnotationLabelsUp = "tenancy.x-k8s.io/labels-from-super"
+	// AnnotationAnnotationsUp is AnnotationLabelsUp for annotations.
 	AnnotationAnnotationsUp = "tenancy.x-k8s.io/annotations-from-super"
 )
 
