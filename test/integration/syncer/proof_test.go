@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ import (
 
 // TestProof lets what a syncer asks say that something is gone, and be wrong.
 func TestProof(t *testing.T) {
-	w := newWorld(t, needs{r2: true})
+	w := newWorld(t, needs{r2: true, own: true})
 	t.Run("a second super cluster with the same id is refused", w.testSecondSuperCluster)
 	t.Run("a lost placement is no proof", w.testLostPlacement)
 	t.Run("another control plane behind the address of the tenant", w.testOtherTenant)
@@ -36,35 +35,25 @@ func TestProof(t *testing.T) {
 // address is one behind which control planes can be changed, as behind a load balancer.
 type address struct {
 	*httptest.Server
-	behind atomic.Pointer[led]
-}
-
-// led is a control plane that answers behind an address.
-type led struct {
-	*httputil.ReverseProxy
-	// listed are the lists that it has answered. Watches of others are told that what they have seen is too old: so
-	// informers list anew.
-	listed sync.Map
+	behind atomic.Pointer[httputil.ReverseProxy]
+	// relist is until when all watches are told that what they have seen is too old, so that informers list anew.
+	relist atomic.Pointer[time.Time]
 }
 
 // ServeHTTP implements http.Handler.
-func (l *led) ServeHTTP(out http.ResponseWriter, in *http.Request) {
-	query := in.URL.Query()
-	list := in.URL.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
-	if query.Get("watch") == "" || query.Get("sendInitialEvents") == "true" {
-		l.listed.Store(list, true)
-	} else if _, listed := l.listed.Load(list); !listed {
+func (a *address) ServeHTTP(out http.ResponseWriter, in *http.Request) {
+	if until := a.relist.Load(); until != nil && time.Now().Before(*until) && in.URL.Query().Get("watch") != "" {
 		out.Header().Set("Content-Type", "application/json")
 		out.WriteHeader(http.StatusGone)
 		_, _ = out.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version","code":410}`))
 		return
 	}
-	l.ReverseProxy.ServeHTTP(out, in)
+	a.behind.Load().ServeHTTP(out, in)
 }
 
 func newAddress(t *testing.T, config *rest.Config) *address {
 	a := &address{}
-	a.Server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) { a.behind.Load().ServeHTTP(out, in) }))
+	a.Server = httptest.NewServer(a)
 	t.Cleanup(func() {
 		a.CloseClientConnections()
 		a.Close()
@@ -86,7 +75,9 @@ func (a *address) lead(t *testing.T, config *rest.Config) {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport, proxy.FlushInterval = transport, -1
 	proxy.ErrorHandler = func(out http.ResponseWriter, _ *http.Request, _ error) { out.WriteHeader(http.StatusBadGateway) }
-	a.behind.Store(&led{ReverseProxy: proxy})
+	until := time.Now().Add(5 * time.Second)
+	a.relist.Store(&until)
+	a.behind.Store(proxy)
 	a.CloseClientConnections()
 }
 
