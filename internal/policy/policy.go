@@ -174,10 +174,10 @@ func (p *Policy) Spec() *tenancyv1alpha1.TenantPolicySpec { return &p.spec }
 
 // ObjectLimit returns how many objects of a resource the tenant may have in one super cluster, and their bytes
 // together. resource is a plural name, such as configmaps. A resource that the policy does not list has the limit of
-// the shipped one; where that lists none either, listed is false, and none may be there. The Secrets with the tokens of pods are tokens: unless
-// they are listed, their count is that of pods and their bytes are those of secrets. Super namespaces are namespaces:
-// unless they are listed, their count is twice limits.namespaces, for those without a placement that hold Services, and
-// their bytes follow from it.
+// the shipped one; where that lists none either, listed is false, and none may be there. The Secrets with the tokens of
+// pods are tokens: unless they are listed, their count is that of pods and their bytes are those of secrets. Super
+// namespaces are namespaces: unless they are listed, their count is twice limits.namespaces, for those without a
+// placement that hold Services, and their bytes follow from it.
 func (p *Policy) ObjectLimit(resource string) (count, bytes int64, listed bool) {
 	limit, listed := p.objects[resource]
 	switch {

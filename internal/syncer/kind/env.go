@@ -1,6 +1,6 @@
-// Package kind is what a synced kind is: its declaration (Spec), what all kinds share (Env, Tenant), and what each write
-// of theirs passes: limits, rates, proofs of deletions, ownership, and the words that tenants read. It knows no kind but
-// by name. Objects of tenants are hostile input everywhere.
+// Package kind is what a synced kind is: its declaration (Spec), what all kinds share (Env, Tenant), and what each
+// write of theirs passes: limits, rates, proofs of deletions, ownership, and the words that tenants read. It knows no
+// kind but by name. Objects of tenants are hostile input everywhere.
 package kind
 
 import (

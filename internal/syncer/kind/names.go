@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The names of kinds, in keys, caches and metrics. What is special of one of them is said where it is declared as a Spec.
+// The names of kinds, in keys, caches and metrics. What is special of one of them is said where it is declared as a
+// Spec.
 
 // Namespace is the kind of namespaces.
 const Namespace = "namespace"

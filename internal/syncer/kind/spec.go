@@ -48,13 +48,13 @@ type Spec struct {
 	// Last is whether its informer in the super cluster starts once the others there are synced, but for those Aside:
 	// it reads much that nobody waits for. Only with Aside.
 	Last bool
-	// Limit returns what a tenant's objects of the kind may be together in this super cluster; nil: limits.objects of its
-	// policy.
+	// Limit returns what a tenant's objects of the kind may be together in this super cluster; nil: limits.objects of
+	// its policy.
 	Limit func(tenant *Tenant) Limit
 	// Shares are what its objects take besides, which is counted for all namespaces of a tenant together.
 	Shares []Share
-	// Fits returns whether there is room for a super object besides Limit, and otherwise records an Event; nil: there is
-	// (Env.admit). Cancel takes back what it has counted of a new object; nil: it counts nothing.
+	// Fits returns whether there is room for a super object besides Limit, and otherwise records an Event; nil: there
+	// is (Env.admit). Cancel takes back what it has counted of a new object; nil: it counts nothing.
 	Fits   func(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool
 	Cancel func(key engine.Key)
 	// OfTenant and OfNamespace return further keys of a tenant, and of a namespace of it: such that no object has. nil:
@@ -63,8 +63,8 @@ type Spec struct {
 	OfNamespace func(env *Env, tenant, namespace string) []engine.Key
 	// Filled returns further keys to enqueue once the cache of a tenant's objects is filled; nil: none.
 	Filled func(env *Env, tenant *Tenant) []engine.Key
-	// LacksData returns, by a live read, whether a super namespace holds none of its objects, with the Proof of that, for
-	// a kind whose objects hold data; nil: they hold none. The tenant's objects of such a kind have a witness.
+	// LacksData returns, by a live read, whether a super namespace holds none of its objects, with the Proof of that,
+	// for a kind whose objects hold data; nil: they hold none. The tenant's objects of such a kind have a witness.
 	LacksData func(ctx context.Context, env *Env, superNamespace string) (proof.Proof, bool, error)
 	// Involved is what Events about super objects of the kind call it, if they come up.
 	Involved schema.GroupKind

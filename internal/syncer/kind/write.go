@@ -119,8 +119,8 @@ func UnstructuredOf(group, version, kind string) *unstructured.Unstructured {
 	return object
 }
 
-// Equal compares objects without quantities, or of JSON, as equality.Semantic does. Reflection would take a second, and fifty times their
-// memory, for what a tenant can make large.
+// Equal compares objects without quantities, or of JSON, as equality.Semantic does. Reflection would take a second, and
+// fifty times their memory, for what a tenant can make large.
 func Equal(a, b client.Object) bool {
 	type message interface{ Marshal() ([]byte, error) }
 	switch typed := a.(type) {

@@ -1,5 +1,5 @@
-// Package choice takes back what vc-scheduler has chosen: that a pod, or a claim, goes to this super cluster, which does
-// not take it.
+// Package choice takes back what vc-scheduler has chosen: that a pod, or a claim, goes to this super cluster, which
+// does not take it.
 package choice
 
 import (

@@ -1,5 +1,5 @@
-// Package network isolates the pods of tenants: it translates their NetworkPolicies, adds policies of our own, and tells
-// other super clusters the addresses that may pass.
+// Package network isolates the pods of tenants: it translates their NetworkPolicies, adds policies of our own, and
+// tells other super clusters the addresses that may pass.
 package network
 
 import (

@@ -9,8 +9,8 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
-// addressesFor returns the addresses of a tenant's Node. It leaves out host and DNS names of the node, which API servers
-// prefer and only the super cluster resolves.
+// addressesFor returns the addresses of a tenant's Node. It leaves out host and DNS names of the node, which API
+// servers prefer and only the super cluster resolves.
 func addressesFor(a kind.VNAgent, superNode *corev1.Node) []corev1.NodeAddress {
 	switch {
 	case a.Address == "":

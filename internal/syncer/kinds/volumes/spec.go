@@ -41,8 +41,8 @@ func ClaimSpec() kind.Spec {
 	return spec
 }
 
-// limitOfClaims is limits.objects of a policy that lists claims. limits.persistentVolumeClaims, a part of quotas, bounds
-// them whatever it lists.
+// limitOfClaims is limits.objects of a policy that lists claims. limits.persistentVolumeClaims, a part of quotas,
+// bounds them whatever it lists.
 func limitOfClaims(tenant *kind.Tenant) kind.Limit {
 	count, bytes, listed := tenant.Policy.Get().ObjectLimit(kind.ResourceOf(kind.Claim))
 	if !listed {
