@@ -36,6 +36,18 @@ type ClusterAddressesStatus struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Nodes []string `json:"nodes,omitempty"`
 
+	// agents are the addresses with a vn-agent that the Nodes of tenants name, none if they are more than 64. Pods of
+	// isolated tenants in other super clusters reach them at agentPort, as they reach those of their own: a metrics
+	// server asks all Nodes. +optional +listType=set +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	Agents []string `json:"agents,omitempty"`
+
+	// agentPort is the TCP port of agents, 0 where there are none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	AgentPort int32 `json:"agentPort,omitempty"`
+
 	// namespaces are those of the tenant with pods in the super cluster, in the namespace of the tenant. In namespace
 	// vc-manager they are those of the super cluster that traffic.controllerNamespaces of TenantPolicies list, with the
 	// pods of ingress controllers.

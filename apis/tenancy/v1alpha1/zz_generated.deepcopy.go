@@ -97,6 +97,11 @@ func (in *ClusterAddressesStatus) DeepCopyInto(out *ClusterAddressesStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Agents != nil {
+		in, out := &in.Agents, &out.Agents
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Namespaces != nil {
 		in, out := &in.Namespaces, &out.Namespaces
 		*out = make([]NamespaceAddresses, len(*in))

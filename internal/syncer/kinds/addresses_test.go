@@ -319,6 +319,39 @@ func TestNetworkIsTold(t *testing.T) {
 	require.Empty(t, b.looked, "nothing has changed")
 }
 
+// TestAgentsAreTold: a tenant's pods reach the vn-agents of all its Nodes, as its metrics server does, and nothing else
+// there. One whose address another super cluster has, too, is left out.
+func TestAgentsAreTold(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	b := p.inPool(t, "r1", "r2")
+	p.env.VNAgent = kind.VNAgent{Port: 10550}
+	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	b.reconcile(t, networkToldKey)
+	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
+	require.Equal(t, []string{"10.213.0.11/32"}, told.Agents)
+	require.Equal(t, int32(10550), told.AgentPort)
+
+	b.tells(t, "r2", []string{"10.220.0.0/16"})
+	network := &tenancyv1alpha1.ClusterAddresses{}
+	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
+	network.Status.Agents, network.Status.AgentPort = []string{"10.220.0.12/32", "10.213.0.10/31", "10.214.1.9/32"}, 10660
+	require.NoError(t, b.meta.Update(t.Context(), network))
+	b.reconcile(t, networkKey)
+	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
+	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+	require.NoError(t, err)
+	var reached []string
+	for _, rule := range p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress {
+		for _, port := range rule.Ports {
+			for _, peer := range rule.To {
+				reached = append(reached, fmt.Sprintf("%s:%s", peer.IPBlock.CIDR, port.Port))
+			}
+		}
+	}
+	require.Equal(t, []string{"10.213.0.11/32:10550", "10.220.0.12/32:10660"}, reached)
+}
+
 // TestControllersAreTold: the pods of ingress controllers may call pods in other super clusters, where the TenantPolicy
 // lists their namespace.
 func TestControllersAreTold(t *testing.T) {

@@ -326,7 +326,7 @@ func sizeTold(told *tenancyv1alpha1.ClusterAddressesStatus) int {
 		return 0
 	}
 	const each = 24 // of an address, with what is around it
-	size := each * (len(told.Ranges) + len(told.Nodes))
+	size := each * (len(told.Ranges) + len(told.Nodes) + len(told.Agents))
 	for i := range told.Namespaces {
 		size += sizeOfLabels(told.Namespaces[i].Labels)
 		for j := range told.Namespaces[i].Pods {

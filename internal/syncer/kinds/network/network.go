@@ -36,7 +36,7 @@ const (
 	// cluster with more nodes reach none.
 	maxServers = 64
 	// maxCallers bounds the ranges of nodes of other super clusters that may call pods, with what comes to node ports
-	// and load balancers. Of more none may.
+	// and load balancers, and of their vn-agents. Of more none may.
 	maxCallers = 256
 	// maxPolicies bounds how many policies' Ranges are held.
 	maxPolicies = 256
@@ -78,13 +78,15 @@ type seen struct {
 	nodes []netip.Prefix
 	// callers are the addresses of nodes of other super clusters.
 	callers []netip.Prefix
+	// agentsElsewhere are the vn-agents of other super clusters.
+	agentsElsewhere []Server
 	// controllers are the addresses of ingress controllers of other super clusters, by their namespace.
 	controllers map[string][]netip.Prefix
 }
 
 func (s *seen) equal(other *seen) bool {
 	return slices.Equal(s.own, other.own) && slices.Equal(s.closed, other.closed) && slices.Equal(s.services, other.services) &&
-		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers) &&
+		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers) && slices.Equal(s.agentsElsewhere, other.agentsElsewhere) &&
 		maps.EqualFunc(s.controllers, other.controllers, slices.Equal)
 }
 
@@ -205,12 +207,20 @@ func (s *seen) addOthers(id string, networks map[string]memberNetwork) (ranges [
 		isTwice := func(address netip.Prefix) bool { return holders.otherThan(other, address) }
 		ranges = append(ranges, network.ranges...)
 		s.callers = append(s.callers, slices.DeleteFunc(slices.Clone(network.nodes), isTwice)...)
+		if network.agentPort > 0 {
+			for _, agent := range slices.DeleteFunc(slices.Clone(network.agents), isTwice) {
+				s.agentsElsewhere = append(s.agentsElsewhere, Server{Range: agent, Port: network.agentPort})
+			}
+		}
 		for namespace, addresses := range network.controllers {
 			s.controllers[namespace] = append(s.controllers[namespace], slices.DeleteFunc(slices.Clone(addresses), isTwice)...)
 		}
 	}
 	if s.callers = disjoint(s.callers); len(s.callers) > maxCallers {
 		s.callers = nil
+	}
+	if len(s.agentsElsewhere) > maxCallers {
+		s.agentsElsewhere = nil
 	}
 	for namespace, addresses := range s.controllers {
 		if s.controllers[namespace] = disjoint(addresses); len(s.controllers[namespace]) > maxCallers {
@@ -237,7 +247,11 @@ func (n *network) told(e *kind.Env) *tenancyv1alpha1.ClusterAddressesStatus {
 	if n.seen == nil {
 		n.seen = n.see(e)
 	}
-	return &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(Aggregate(n.seen.own, maxClosed)), Nodes: textsOf(n.seen.nodes)}
+	told := &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(Aggregate(n.seen.own, maxClosed)), Nodes: textsOf(n.seen.nodes), Agents: textsOf(n.seen.agents)}
+	if len(told.Agents) > 0 {
+		told.AgentPort = e.VNAgent.Port
+	}
+	return told
 }
 
 func textsOf(ranges []netip.Prefix) []string {
@@ -326,6 +340,7 @@ func confinement(e *kind.Env, tenant *kind.Tenant) *Confinement {
 		}}}
 	}
 	confinement.local.servers, confinement.local.callers = len(confinement.Servers), len(confinement.Callers)
+	confinement.Servers = append(confinement.Servers, seen.agentsElsewhere...)
 	confinement.Servers = append(confinement.Servers, publishing(seen.callers, tenant.NodePorts, limits)...)
 	for _, namespace := range inForce.Spec().Traffic.ControllerNamespaces {
 		confinement.Callers = append(confinement.Callers, peersIn(seen.controllers[namespace])...)

@@ -64,12 +64,15 @@ type others struct {
 // memberNetwork is the network of another super cluster.
 type memberNetwork struct {
 	ranges, nodes []netip.Prefix
+	// agents are the addresses with a vn-agent, which answers at agentPort.
+	agents    []netip.Prefix
+	agentPort int32
 	// controllers are the addresses of the pods in namespaces that TenantPolicies list, by namespace.
 	controllers map[string][]netip.Prefix
 }
 
 func (n memberNetwork) equal(other memberNetwork) bool {
-	return slices.Equal(n.ranges, other.ranges) && slices.Equal(n.nodes, other.nodes) && maps.EqualFunc(n.controllers, other.controllers, slices.Equal)
+	return slices.Equal(n.ranges, other.ranges) && slices.Equal(n.nodes, other.nodes) && slices.Equal(n.agents, other.agents) && n.agentPort == other.agentPort && maps.EqualFunc(n.controllers, other.controllers, slices.Equal)
 }
 
 // takeUp takes up what other super clusters tell of a tenant, or of themselves if tenant is "", and enqueues what
@@ -134,7 +137,10 @@ func networksTold(e *kind.Env) map[string]memberNetwork {
 		if told.Name == e.ID {
 			continue
 		}
-		network := memberNetwork{disjoint(slices.DeleteFunc(parsePrefixes(told.Status.Ranges), isTooWide)), disjoint(parsePrefixes(told.Status.Nodes)), map[string][]netip.Prefix{}}
+		network := memberNetwork{
+			ranges: disjoint(slices.DeleteFunc(parsePrefixes(told.Status.Ranges), isTooWide)), nodes: disjoint(parsePrefixes(told.Status.Nodes)),
+			agents: disjoint(parsePrefixes(told.Status.Agents)), agentPort: told.Status.AgentPort, controllers: map[string][]netip.Prefix{},
+		}
 		for i := range told.Status.Namespaces {
 			in := &told.Status.Namespaces[i]
 			for j := range in.Pods {
