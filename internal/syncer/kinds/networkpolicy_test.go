@@ -289,18 +289,22 @@ func TestHugeNetworkPolicy(t *testing.T) {
 		want string
 	}{
 		{
-			name: "peers", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(250)}}, Egress: egressRules{{To: everywhere(40_000)}}},
-			want: "the policy has more than 500 peers and ports",
+			name: "peers", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(250)}}, Egress: egressRules{{To: everywhere(251)}}},
+			want: "PolicyForbids Super cluster r1: the policy has more than 500 peers and ports",
+		},
+		{
+			name: "elements", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(250)}}, Egress: egressRules{{To: everywhere(40_000)}}},
+			want: "TenantLimit Super cluster r1: its lists and maps have more than 10000 entries together: at most as many go down",
 		},
 		{
 			name: "ports", spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: everywhere(1), Ports: make(ports, 500)}}},
-			want: "the policy has more than 500 peers and ports",
+			want: "PolicyForbids Super cluster r1: the policy has more than 500 peers and ports",
 		},
 		{
 			name: "exceptions", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(1, make([]string, 501)...)}}},
-			want: "the policy has more than 500 exceptions of ipBlocks",
+			want: "PolicyForbids Super cluster r1: the policy has more than 500 exceptions of ipBlocks",
 		},
-		{name: "rules", spec: networkingv1.NetworkPolicySpec{Ingress: make(ingressRules, 100), Egress: make(egressRules, 101)}, want: "the policy has more than 200 rules"},
+		{name: "rules", spec: networkingv1.NetworkPolicySpec{Ingress: make(ingressRules, 100), Egress: make(egressRules, 101)}, want: "PolicyForbids Super cluster r1: the policy has more than 200 rules"},
 		{name: "as many as may be", spec: networkingv1.NetworkPolicySpec{Ingress: make(ingressRules, 199), Egress: egressRules{{To: everywhere(500)}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -338,7 +342,7 @@ func TestHugeNetworkPolicy(t *testing.T) {
 				want.PolicyTypes = bothWays[:1]
 			}
 			require.Empty(t, cmp.Diff(want, live.Spec))
-			require.Equal(t, "Warning PolicyForbids Super cluster r1: "+tc.want+": nothing is allowed to the pods that the policy selects", <-p.events.Events)
+			require.Equal(t, "Warning "+tc.want+": nothing is allowed to the pods that the policy selects", <-p.events.Events)
 			require.Empty(t, p.events.Events)
 
 			policy.Spec = networkingv1.NetworkPolicySpec{PodSelector: all, Egress: egressRules{{}}}

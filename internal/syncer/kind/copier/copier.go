@@ -36,6 +36,9 @@ type Copy[T client.Object] struct {
 	// Always.
 	Skip   func(tenantObject T) bool
 	Always bool
+	// Instead returns what goes down in the place of an object that holds too much (policy.ExcessOfEntries), and what
+	// the tenant is told of that; nil: what is there stays as it is.
+	Instead func(tenantObject T) (T, string)
 	// Adopt returns whether a super object without owner, which a controller of the super cluster created in a super
 	// namespace, is adopted; nil adopts none.
 	Adopt func(superObject T) bool
@@ -193,12 +196,17 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
 	wanted := inTenant && !c.Skip(tenantObject)
+	bounded := true
+	if wanted {
+		tenantObject, bounded = c.bounded(tenant, key, tenantObject)
+	}
 	switch {
-	case wanted && !c.Always && !c.Env.Bounded(tenant, key, tenantObject, policy.ExcessOfEntries(tenantObject)):
+	case !bounded:
 		return 0, nil
 	case !wanted && !inSuper:
 		c.Env.ClearWarning(key)
 		c.Env.Warnings.Clear(homeKey(key))
+		c.Env.Warnings.Clear(boundsKey(key))
 		c.drift.forget(key)
 		c.attempts.Drop(key)
 		return 0, nil
@@ -209,6 +217,27 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		return 0, c.atHome(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
 	}
 	return 0, c.down(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
+}
+
+// bounded returns an object of a tenant, or what is Instead of it, false for nothing.
+func (c *Copier[T]) bounded(tenant *kind.Tenant, key engine.Key, tenantObject T) (T, bool) {
+	excess := policy.ExcessOfEntries(tenantObject)
+	switch {
+	case c.Instead == nil:
+		return tenantObject, c.Env.Bounded(tenant, key, tenantObject, excess)
+	case excess == "":
+		c.Env.Warnings.Clear(boundsKey(key))
+		return tenantObject, true
+	}
+	instead, words := c.Instead(tenantObject)
+	c.Env.Bounded(tenant, boundsKey(key), tenantObject, excess+": "+words)
+	return instead, true
+}
+
+// boundsKey is that of the last word about what an object holds; the key itself is of what is Instead of it.
+func boundsKey(key engine.Key) engine.Key {
+	key.Kind += "/bounds"
+	return key
 }
 
 // down creates or updates a super object if its namespace is ready.

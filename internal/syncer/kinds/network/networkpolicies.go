@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kind/copier"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -38,7 +39,19 @@ func networkPolicies() copier.Copy[*networkingv1.NetworkPolicy] {
 			return closed, len(policy.Spec.Ingress)+len(policy.Spec.Egress) > 0
 		},
 		Outdated: true,
+		Instead:  insteadOf,
 	}
+}
+
+// insteadOf returns the policy that allows nothing to the pods which one with too many elements selects, or to all of
+// the namespace if its selector has too many, and what the tenant is told.
+func insteadOf(tenantPolicy *networkingv1.NetworkPolicy) (closed *networkingv1.NetworkPolicy, words string) {
+	closed, words = withoutRules(tenantPolicy), "nothing is allowed to the pods that the policy selects"
+	if policy.ExcessOfEntries(closed) != "" {
+		closed.Spec.PodSelector, words = metav1.LabelSelector{}, "nothing is allowed to any pod of the namespace"
+	}
+	closed.Namespace, closed.Name, closed.UID, closed.ResourceVersion = tenantPolicy.Namespace, tenantPolicy.Name, tenantPolicy.UID, tenantPolicy.ResourceVersion
+	return closed, words
 }
 
 func translateNetworkPolicy(env *kind.Env, tenant *kind.Tenant, tenantPolicy, superPolicy *networkingv1.NetworkPolicy) (copier.Notice, error) {
