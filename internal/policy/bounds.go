@@ -24,8 +24,9 @@ const (
 	maxAnnotationBytes = 256 << 10
 	// maxEntries is how many elements the lists and maps of an object may have together that is larger than
 	// smallObject, in bytes: to copy, compare and send many small ones takes fifty times of what they are in protobuf.
-	// An EndpointSlice of a control plane that asks for as much as it can has 1,000 endpoints.
-	maxEntries, smallObject = 10_000, 64 << 10
+	// An EndpointSlice of a control plane that asks for as much as it can has 1,000 endpoints. maxMembers bounds
+	// decoded JSON, where names count, too, whatever its size.
+	maxEntries, maxMembers, smallObject = 5_000, 10_000, 64 << 10
 	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
 	maxContainers = 500
 	// maxVolumes is how many volumes a pod may have.
@@ -67,9 +68,10 @@ func ExcessOfMetadata(object metav1.Object) string {
 
 // ExcessOfEntries says that an object has more entries than go down, "" if it does not. It counts no further than that.
 func ExcessOfEntries(object client.Object) string {
-	left := maxEntries
+	most, left := maxEntries, maxEntries
 	switch typed := object.(type) {
 	case *unstructured.Unstructured:
+		most, left = maxMembers, maxMembers
 		countJSON(typed.Object, &left)
 	case interface{ Size() int }:
 		if typed.Size() > smallObject {
@@ -77,10 +79,13 @@ func ExcessOfEntries(object client.Object) string {
 		}
 	}
 	if left < 0 {
-		return fmt.Sprintf("its lists and maps have more than %d entries together: at most as many go down", maxEntries)
+		return fmt.Sprintf("its lists and maps have more than %d entries together: at most as many go down", most)
 	}
 	return ""
 }
+
+// typeOfTime is that of what has a table of time zones.
+var typeOfTime = reflect.TypeFor[metav1.Time]()
 
 // count takes the entries of a value off left, until that is negative. Bytes are one value.
 func count(value reflect.Value, left *int) {
@@ -93,6 +98,9 @@ func count(value reflect.Value, left *int) {
 			count(value.Elem(), left)
 		}
 	case reflect.Struct:
+		if value.Type() == typeOfTime {
+			return
+		}
 		for i := range value.NumField() {
 			count(value.Field(i), left)
 		}

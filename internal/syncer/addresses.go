@@ -63,7 +63,7 @@ func (a *addresses) set(namespace, superCluster string, current *tenancyv1alpha1
 	a.byNamespace[namespace] = others
 }
 
-// in implements kinds.Env.Told.
+// in implements kind.Env.Told.
 func (a *addresses) in(namespace string) []*tenancyv1alpha1.ClusterAddresses {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -26,7 +26,7 @@ import (
 type source struct{ kind, namespace string }
 
 // informers is the cache of one control plane: informers that watch starts and stops one by one. It implements
-// kinds.Cache. All methods may be called concurrently.
+// kind.Cache. All methods may be called concurrently.
 type informers struct {
 	client client.WithWatch
 	// bounds are those of a tenant, whose budget the objects count towards; nil for the super cluster.
@@ -304,7 +304,7 @@ func (i *informers) handler(kind string, all *wide) toolscache.ResourceEventHand
 	}
 }
 
-// Get implements kinds.Cache.
+// Get implements kind.Cache.
 func (i *informers) Get(kind, namespace, name string) (client.Object, bool) {
 	from := i.at(kind, namespace)
 	if from == nil || !from.knows(namespace) {
@@ -331,7 +331,7 @@ func (i *informers) at(kind, namespace string) *informer {
 	return all
 }
 
-// InNamespace implements kinds.Cache. It reads one informer of the tenant's, which may be thousands.
+// InNamespace implements kind.Cache. It reads one informer of the tenant's, which may be thousands.
 func (i *informers) InNamespace(kind, namespace string) []client.Object {
 	from := i.at(kind, namespace)
 	if from == nil {
@@ -344,7 +344,7 @@ func (i *informers) InNamespace(kind, namespace string) []client.Object {
 	return appendObjects(nil, found)
 }
 
-// Index implements kinds.Cache.
+// Index implements kind.Cache.
 func (i *informers) Index(kind, index, value string) []client.Object {
 	var objects []client.Object
 	for _, from := range i.of(kind) {
@@ -357,7 +357,7 @@ func (i *informers) Index(kind, index, value string) []client.Object {
 	return objects
 }
 
-// List implements kinds.Cache.
+// List implements kind.Cache.
 func (i *informers) List(kind string) []client.Object {
 	var objects []client.Object
 	for _, from := range i.of(kind) {

@@ -47,7 +47,7 @@ const probeTimeout = 10 * time.Second
 // syncPolicies follows the SyncPolicies of the meta cluster: it lets the syncer sync the kinds of those that can be
 // followed, and says in their status what the others lack. It runs on every replica; the leader writes.
 //
-//	SyncPolicies ──compile──► accepted ──probe the super cluster──► ready ──► kinds.Env.SetCustom, informers
+//	SyncPolicies ──compile──► accepted ──probe the super cluster──► ready ──► kinds.SetCustom, informers
 //	     ▲                       │ refused                            │ not served, no rights
 //	     └───────── status ◄─────┴────────────────────────────────────┘
 //
@@ -292,7 +292,7 @@ func (p *syncPolicies) follow(ctx context.Context, customs []dynamic.Custom) {
 	klog.FromContext(ctx).V(2).Info("Following SyncPolicies", "count", len(customs))
 }
 
-// removes returns kinds.Custom.Removes: nothing is deleted by what a cache says of a SyncPolicy.
+// removes returns dynamic.Custom.Removes: nothing is deleted by what a cache says of a SyncPolicy.
 func (p *syncPolicies) removes(rules *syncpolicy.Rules) func(context.Context, string) (proof.Proof, error) {
 	return func(ctx context.Context, name string) (proof.Proof, error) {
 		policy := &tenancyv1alpha1.SyncPolicy{}

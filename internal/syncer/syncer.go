@@ -179,7 +179,7 @@ func (s *Syncer) assignments(mgr manager.Manager, meta *proof.ControlPlane, opti
 	return &assign.Single{Live: meta, Sides: namespaces.Sides(s.env)}, nil
 }
 
-// missingIn returns what implements kinds.Env.Missing: it asks a cache of the meta cluster, and then the meta cluster.
+// missingIn returns what implements kind.Env.Missing: it asks a cache of the meta cluster, and then the meta cluster.
 func missingIn(cached client.Reader, meta *proof.ControlPlane) func(context.Context, types.NamespacedName, types.UID) (bool, error) {
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
 		vc := &tenancyv1alpha1.VirtualCluster{}

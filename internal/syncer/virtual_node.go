@@ -48,7 +48,7 @@ func watchVirtualNode(ctx context.Context, informers cache.Informers, id string,
 	return current.Load, nil
 }
 
-// memberIn returns what implements kinds.Env.Member: it asks the meta cluster.
+// memberIn returns what implements kind.Env.Member: it asks the meta cluster.
 func memberIn(meta *proof.ControlPlane) func(context.Context, string) (*corev1.Node, error) {
 	return func(ctx context.Context, superCluster string) (*corev1.Node, error) {
 		node := &corev1.Node{}

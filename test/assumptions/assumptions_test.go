@@ -64,7 +64,7 @@ func bind(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // TestWhatGivingUpRestsOn: API servers delete no pod that was bound since it was read, and bind none that is being
-// deleted. A syncer gives a pod up that its super cluster finds no node for (internal/syncer/kinds/pod_untaken.go).
+// deleted. A syncer gives a pod up that its super cluster finds no node for (internal/syncer/kinds/pods/untaken.go).
 func TestWhatGivingUpRestsOn(t *testing.T) {
 	const namespace = "giving-up"
 	ctx := t.Context()

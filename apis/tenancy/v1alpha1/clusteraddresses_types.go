@@ -38,7 +38,10 @@ type ClusterAddressesStatus struct {
 
 	// agents are the addresses with a vn-agent that the Nodes of tenants name, none if they are more than 64. Pods of
 	// isolated tenants in other super clusters reach them at agentPort, as they reach those of their own: a metrics
-	// server asks all Nodes. +optional +listType=set +kubebuilder:validation:MaxItems=64
+	// server asks all Nodes.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64
 	Agents []string `json:"agents,omitempty"`
 

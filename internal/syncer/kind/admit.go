@@ -18,16 +18,17 @@ import (
 // the write replaces, nil for one that is created. If it returns false it has recorded an Event on the tenant object,
 // and the caller writes nothing: a change of the object or of the policy enqueues the key, and if a limit of a
 // TenantPolicy is exceeded the deletion of another object does; patrol does if it is one of a SyncPolicy. After an
-// error of the write the caller calls unadmit.
+// error of the write the caller calls Unadmit.
 //
 // Every write of a tenant's object to the super cluster passes here, after translation. What it counts includes writes
 // that are under way, so all workers together exceed no limit.
 func (e *Env) Admit(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, facts policy.Facts) bool {
-	if !e.Permits(tenant, key, tenantObject, superObject, existing, facts) || !e.Fits(tenant, key, tenantObject, superObject, existing) {
+	if !e.Permits(tenant, key, tenantObject, superObject, existing, facts) {
 		return false
 	}
-	if fits := e.kinds().spec(key.Kind).Fits; fits != nil && !fits(e, tenant, key, tenantObject, superObject, existing) {
-		e.Cancel(key, existing)
+	besides := e.kinds().spec(key.Kind).Fits
+	if besides != nil && !besides(e, tenant, key, tenantObject, superObject, existing) || !e.Fits(tenant, key, tenantObject, superObject, existing) {
+		e.cancelBesides(key, existing)
 		return false
 	}
 	if existing == nil && e.isShown(key.Kind, superObject) {
@@ -46,13 +47,13 @@ func (e *Env) Bounded(tenant *Tenant, key engine.Key, tenantObject client.Object
 }
 
 // isShown returns whether the cache of the super cluster has an object that its caller did not find there: it has come
-// meanwhile, and is counted. One that comes after this call takes what reserve counted off the tally.
+// meanwhile, and is counted. One that comes after this call takes what Reserve counted off the tally.
 func (e *Env) isShown(kind string, superObject client.Object) bool {
 	shown, _ := e.SuperCache.Get(kind, superObject.GetNamespace(), superObject.GetName())
 	return shown != nil
 }
 
-// Fits is the half of admit that counts, for super objects that policies say nothing else about.
+// Fits is the half of Admit that counts, for super objects that policies say nothing else about.
 func (e *Env) Fits(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool {
 	spec, known := e.kinds().byName[key.Kind]
 	switch {
@@ -76,7 +77,7 @@ type Limit struct {
 	Field string
 }
 
-// Within is fits for a limit.
+// Within is Fits for a limit.
 func (e *Env) Within(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, limit Limit) bool {
 	resource := ResourceOf(TitleOf(key.Kind))
 	change := Amount{1, SizeOf(superObject)}
@@ -99,7 +100,7 @@ func (e *Env) Within(tenant *Tenant, key engine.Key, tenantObject, superObject, 
 	return false
 }
 
-// Unadmit takes back admit for a write that failed; existing is that of admit. An object that exists already, or may
+// Unadmit takes back Admit for a write that failed; existing is that of Admit. An object that exists already, or may
 // have been written in spite of the error, as one without answer, stays counted until the cache shows it.
 func (e *Env) Unadmit(key engine.Key, existing client.Object, err error) {
 	if engine.DelayOf(err) > 0 { // nothing was sent
@@ -116,8 +117,13 @@ func (e *Env) Unadmit(key engine.Key, existing client.Object, err error) {
 
 // Cancel takes back what was counted of a write.
 func (e *Env) Cancel(key engine.Key, existing client.Object) {
-	spec := e.kinds().spec(key.Kind)
 	e.Tally.cancel(key, existing == nil)
+	e.cancelBesides(key, existing)
+}
+
+// cancelBesides takes back what was counted of a write besides its object.
+func (e *Env) cancelBesides(key engine.Key, existing client.Object) {
+	spec := e.kinds().spec(key.Kind)
 	for _, share := range spec.Shares {
 		e.Tally.cancel(share.Key(key), existing == nil)
 	}

@@ -70,7 +70,7 @@ type Env struct {
 	// LeaseRenewal is how often the Lease of a tenant's Node is renewed; 0 means 20 seconds.
 	LeaseRenewal time.Duration
 	// PodPatience is how long this super cluster may take to find a node for a pod, or to make a claim, before the
-	// choice is taken back: at least MinPodPatience; 0 means for ever.
+	// choice is taken back: at least choice.MinPodPatience; 0 means for ever.
 	PodPatience time.Duration
 	// Clock measures time.
 	Clock clock.PassiveClock
@@ -79,7 +79,7 @@ type Env struct {
 	// QuotaWaiters holds the keys of pods that a quota of the super cluster rejected.
 	QuotaWaiters QuotaWaiters
 
-	// Declared are the kinds that are always synced (Specs of all of them); SyncPolicies add others (Extend).
+	// Declared are the kinds that are always synced (kinds.Specs); SyncPolicies add others (Extend).
 	Declared []Spec
 
 	once  sync.Once
@@ -127,10 +127,12 @@ func State[T any](e *Env) *T {
 	if known, exists := e.states.Load(reflect.TypeFor[T]()); exists {
 		return known.(*T) //nolint:forcetypeassert // its key is its type
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	made := new(T)
 	known, exists := e.states.LoadOrStore(reflect.TypeFor[T](), made)
 	if forgets, ok := any(made).(interface{ Forget(tenant string) }); ok && !exists {
-		e.OnForget(forgets.Forget)
+		e.forgets = append(e.forgets, forgets.Forget)
 	}
 	return known.(*T) //nolint:forcetypeassert // its key is its type
 }

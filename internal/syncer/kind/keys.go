@@ -127,8 +127,9 @@ func (e *Env) observe(key engine.Key, old, current client.Object) []engine.Key {
 // OfTenant returns the keys of all objects of a tenant, as the caches of both sides have them.
 func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
 	var keys []engine.Key
-	for i := range e.kinds().specs {
-		kind := &e.kinds().specs[i]
+	table := e.kinds()
+	for i := range table.specs {
+		kind := &table.specs[i]
 		if kind.OfTenant != nil {
 			keys = append(keys, kind.OfTenant(e, tenant)...)
 		}
@@ -143,7 +144,7 @@ func (e *Env) OfTenant(tenant *Tenant) []engine.Key {
 			continue
 		}
 		for _, object := range tenant.Cache.List(kind.Name) {
-			for _, spec := range e.kinds().derived[kind.Name] {
+			for _, spec := range table.derived[kind.Name] {
 				if key, ours := spec.tenantKey(tenant.Key, object); ours {
 					keys = append(keys, key)
 				}
@@ -200,8 +201,9 @@ func (e *Env) Filled(tenant *Tenant, kind, namespace string) []engine.Key {
 // isolation, which waits for the quota, of the objects in it, and of the tenant's Nodes, which say what it holds.
 func (e *Env) NamespaceChanged(tenant, namespace string) []engine.Key {
 	keys := append(e.InNamespace(tenant, namespace), engine.Key{Tenant: tenant, Kind: Namespace, Name: namespace})
-	for i := range e.kinds().specs {
-		if of := e.kinds().specs[i].OfNamespace; of != nil {
+	specs := e.Specs()
+	for i := range specs {
+		if of := specs[i].OfNamespace; of != nil {
 			keys = append(keys, of(e, tenant, namespace)...)
 		}
 	}
@@ -215,13 +217,14 @@ func (e *Env) InNamespace(tenant, namespace string) []engine.Key {
 		return nil
 	}
 	var keys []engine.Key
-	for i := range e.kinds().specs {
-		kind := &e.kinds().specs[i]
+	table := e.kinds()
+	for i := range table.specs {
+		kind := &table.specs[i]
 		if kind.Tenant == nil || kind.ClusterScoped {
 			continue
 		}
 		for _, object := range connected.Cache.InNamespace(kind.Name, namespace) {
-			for _, spec := range e.kinds().derived[kind.Name] {
+			for _, spec := range table.derived[kind.Name] {
 				if key, ours := spec.tenantKey(tenant, object); ours {
 					keys = append(keys, key)
 				}

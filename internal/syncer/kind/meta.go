@@ -117,7 +117,7 @@ func CopyMeta(tenantObject, superObject metav1.Object, resource string, owner te
 	tenancy.SetOwner(superObject, owner)
 }
 
-// KeepCopied puts those annotations back that a super object had before copyMeta, among keys and copied earlier.
+// KeepCopied puts those annotations back that a super object had before CopyMeta, among keys and copied earlier.
 func KeepCopied(superObject metav1.Object, before map[string]string, keys []string) {
 	if len(keys) == 0 {
 		return
@@ -137,7 +137,7 @@ func KeepCopied(superObject metav1.Object, before map[string]string, keys []stri
 
 // TranslateLabels sets all labels of a tenant's Pod or Namespace on its super object under the keys of
 // tenancy.LabelKey, which selectors are translated to, and removes those that are gone in the tenant. Call it after
-// copyMeta.
+// CopyMeta.
 func TranslateLabels(tenantObject, superObject metav1.Object) {
 	labels := superObject.GetLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool { return tenancy.IsLabelKey(key) })

@@ -14,7 +14,8 @@ import (
 // Namespace is the kind of namespaces.
 const Namespace = "namespace"
 
-// Quota is the kind of that ResourceQuota. It is watched in the super cluster only; kind namespace writes it.
+// Quota is the kind of the ResourceQuotas of super namespaces (QuotaName). It is watched in the super cluster only;
+// kind namespace writes it.
 const Quota = "resourcequota"
 
 // Pod is the kind of pods.
@@ -32,7 +33,8 @@ const Secret = "secret"
 // ServiceAccount is the kind of service accounts.
 const ServiceAccount = "serviceaccount"
 
-// Token is a Secret of the super cluster with the tokens of one pod. A key's name is tokenName of the pod.
+// Token is a Secret of the super cluster with the tokens of one pod. A key's name is those of the pod and of its UID,
+// with a slash between.
 const Token = "token"
 
 // Service is the kind of Services.
@@ -74,7 +76,7 @@ const Budget = "poddisruptionbudget"
 const Event = "event"
 
 // Custom reconciles the objects of all kinds that SyncPolicies let down. Each of these is a kind of its own in keys
-// and caches, whose name begins with KindCustom and a colon: so no queue is made and no metric registered while the
+// and caches, whose name begins with Custom and a colon: so no queue is made and no metric registered while the
 // engine runs.
 const Custom = "custom"
 
@@ -123,7 +125,7 @@ func ResourceOf(kind string) string {
 	return plural.Resource
 }
 
-// SuperConfigMap returns the name in super clusters of a tenant's ConfigMap, and tenantConfigMapName its inverse.
+// SuperConfigMap returns the name in super clusters of a tenant's ConfigMap, and TenantConfigMap its inverse.
 func SuperConfigMap(name string) string {
 	if name == rootCA {
 		return TenantRootCA
@@ -146,7 +148,7 @@ const (
 	TenantRootCA = "tenant-kube-root-ca.crt"
 )
 
-// LabelTokens is "true" on the Secrets of KindToken; KindSecret ignores them.
+// LabelTokens is "true" on the Secrets of kind Token; kind Secret ignores them.
 const LabelTokens = "tenancy.x-k8s.io/tokens"
 
 // TokenKey is the data key of the token in a source of a volume. Volumes of a pod are immutable.

@@ -36,8 +36,8 @@ func (t *Tenant) IsFor(superObject, tenantObject client.Object) bool {
 }
 
 // Relabel writes our label to a super object that has lost it, or that has another, and nothing else of this owner, if
-// nobody has written the object since. It returns a WaitError then, because the informer has yet to show the object,
-// and nil for any other object.
+// nobody has written the object since. It returns an engine.WaitError then, because the informer has yet to show the
+// object, and nil for any other object.
 func (e *Env) Relabel(ctx context.Context, kind string, superObject client.Object, owner tenancy.Owner) error {
 	if !tenancy.HasLostLabel(superObject, owner) {
 		return nil
@@ -64,7 +64,7 @@ func HasOwnerLabel(object client.Object) bool {
 }
 
 // NamespacePlaced returns whether objects of ScopePlaced may be written for a tenant namespace: it is placed here, and
-// namespaceOwned.
+// NamespaceOwned.
 func (e *Env) NamespacePlaced(ctx context.Context, tenant *Tenant, namespace string) (bool, error) {
 	assignment, err := e.Assignments.Of(ctx, tenant.Key, namespace)
 	if err != nil || assignment.State != assign.Placed {

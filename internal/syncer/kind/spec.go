@@ -54,7 +54,7 @@ type Spec struct {
 	// Shares are what its objects take besides, which is counted for all namespaces of a tenant together.
 	Shares []Share
 	// Fits returns whether there is room for a super object besides Limit, and otherwise records an Event; nil: there
-	// is (Env.admit). Cancel takes back what it has counted of a new object; nil: it counts nothing.
+	// is (Env.Admit). Cancel takes back what it has counted of a new object; nil: it counts nothing.
 	Fits   func(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool
 	Cancel func(key engine.Key)
 	// OfTenant and OfNamespace return further keys of a tenant, and of a namespace of it: such that no object has. nil:

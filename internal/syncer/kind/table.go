@@ -3,6 +3,8 @@ package kind
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -10,6 +12,8 @@ import (
 type table struct {
 	specs  []Spec
 	byName map[string]*Spec
+	// counted are the names under which the tally counts objects of the specs.
+	counted sets.Set[string]
 	// derived holds, by kind, the kinds whose From it is, after that kind itself.
 	derived map[string][]*Spec
 	// wakes holds, by kind, the functions that return the keys which a change of it enqueues.
@@ -17,10 +21,14 @@ type table struct {
 }
 
 func newTable(specs []Spec) *table {
-	t := &table{specs: specs, byName: map[string]*Spec{}, derived: map[string][]*Spec{}, wakes: map[string][]func(*Env, Change) []engine.Key{}}
+	t := &table{specs: specs, byName: map[string]*Spec{}, counted: sets.New[string](), derived: map[string][]*Spec{}, wakes: map[string][]func(*Env, Change) []engine.Key{}}
 	for i := range specs {
 		spec := &specs[i]
 		t.byName[spec.Name] = spec
+		t.counted.Insert(spec.Name)
+		for _, share := range spec.Shares {
+			t.counted.Insert(share.Name)
+		}
 		t.derived[spec.Name] = slices.Insert(t.derived[spec.Name], 0, spec)
 		own := []string{spec.Name}
 		if spec.From != "" {
@@ -60,15 +68,19 @@ func (e *Env) Specs() []Spec { return e.kinds().specs }
 
 // Extend adds kinds to those Declared, in the place of those that an earlier call has added.
 func (e *Env) Extend(more []Spec) {
-	e.table.Store(newTable(slices.Concat(e.Declared, more)))
+	made := newTable(slices.Concat(e.Declared, more))
+	e.table.Store(made)
+	// Another informer of a kind that is followed again counts all of it.
+	e.Tally.Drops(func(kind string) bool { return !made.counted.Has(kind) })
 	e.isExtended.Store(true)
 }
 
 // Reconcilers returns the reconcilers of all kinds.
 func (e *Env) Reconcilers() []engine.Kind {
 	var reconcilers []engine.Kind
-	for i := range e.kinds().specs {
-		if spec := &e.kinds().specs[i]; spec.New != nil {
+	specs := e.Specs()
+	for i := range specs {
+		if spec := &specs[i]; spec.New != nil {
 			reconcilers = append(reconcilers, telling{spec.New(e), e})
 		}
 	}

@@ -149,7 +149,7 @@ func (t *tally) Reserve(key engine.Key, creation bool, change, limit Amount, now
 	return sum, true
 }
 
-// cancel takes back a reserve whose write failed: the creation of an object, or an update.
+// cancel takes back a Reserve whose write failed: the creation of an object, or an update.
 func (t *tally) cancel(key engine.Key, creation bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

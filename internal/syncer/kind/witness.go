@@ -81,7 +81,7 @@ func (e *Env) Adopt(ctx context.Context, tenant *Tenant, kind string, tenantObje
 }
 
 // Release takes our finalizer off a tenant's object, after a live read that the super cluster has nothing for it, as of
-// proveNotHere.
+// ProveNotHere.
 func (e *Env) Release(ctx context.Context, tenant *Tenant, kind, definition string, tenantObject, live client.Object) error {
 	if err := e.ProveNotHere(ctx, tenant, kind, definition, tenantObject, live); err != nil {
 		return err
@@ -113,7 +113,7 @@ func MayStillBe(live client.Object, owner tenancy.Owner) bool {
 	return IsOrWas(live, owner) || !tenancy.HasMarks(live)
 }
 
-// AwaitMarks returns the error for a super object that mayStillBe one of this owner, after it has written its label
+// AwaitMarks returns the error for a super object that MayStillBe one of this owner, after it has written its label
 // again, or has told the tenant, on tenantObject, that other marks are lost.
 func (e *Env) AwaitMarks(ctx context.Context, tenant *Tenant, kind string, tenantObject, live client.Object, owner tenancy.Owner) error {
 	if IsOrWas(live, owner) {
@@ -126,7 +126,7 @@ func (e *Env) AwaitMarks(ctx context.Context, tenant *Tenant, kind string, tenan
 	return engine.Waitf("the marks of super %s %s", TitleOf(kind), client.ObjectKeyFromObject(live))
 }
 
-// lacksOf is ControlPlane.Lacks, or lacksOrUnserved for a type with a CustomResourceDefinition of that name.
+// lacksOf is ControlPlane.Lacks, or LacksOrUnserved for a type with a CustomResourceDefinition of that name.
 func lacksOf(ctx context.Context, of *proof.ControlPlane, definition string, name types.NamespacedName, live client.Object, is func() bool) (proof.Proof, bool, error) {
 	if definition == "" {
 		return of.Lacks(ctx, name, live, is) //nolint:wrapcheck // it names what was read

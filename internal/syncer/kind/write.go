@@ -21,7 +21,8 @@ import (
 	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
-// Done counts and logs a write, and wraps its error. A conflict means that the cache lagged: it becomes a WaitError.
+// Done counts and logs a write, and wraps its error. A conflict means that the cache lagged: it becomes an
+// engine.WaitError.
 func (e *Env) Done(ctx context.Context, kind, operation string, err error) error {
 	if apierrors.IsConflict(err) {
 		err = engine.Waitf("the cache, %s of %s: %v", operation, TitleOf(kind), err)
@@ -85,7 +86,7 @@ func (e *Env) Remove(ctx context.Context, to client.Client, kind, operation stri
 	return e.Done(ctx, kind, operation, client.IgnoreNotFound(to.Delete(ctx, object, options)))
 }
 
-// RemoveVersion is remove for the very version of the object that was read: nobody has written it since.
+// RemoveVersion is Remove for the very version of the object that was read: nobody has written it since.
 func (e *Env) RemoveVersion(ctx context.Context, to client.Client, kind string, object client.Object, proven proof.Proof) error {
 	if !proven.Holds() {
 		return fmt.Errorf("delete of %s %s: %w", TitleOf(kind), client.ObjectKeyFromObject(object), errUnproven)

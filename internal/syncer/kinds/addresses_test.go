@@ -326,6 +326,10 @@ func TestAgentsAreTold(t *testing.T) {
 	p := newPool(t, interceptor.Funcs{})
 	b := p.inPool(t, "r1", "r2")
 	p.env.VNAgent = kind.VNAgent{Port: 10550}
+	p.tenant.Policy = &policy.Ref{}
+	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Network.PoolCIDRs = append(spec.Network.PoolCIDRs, "10.230.0.0/24")
+	}))
 	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
 	b.reconcile(t, networkToldKey)
 	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
@@ -335,7 +339,10 @@ func TestAgentsAreTold(t *testing.T) {
 	b.tells(t, "r2", []string{"10.220.0.0/16"})
 	network := &tenancyv1alpha1.ClusterAddresses{}
 	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
-	network.Status.Agents, network.Status.AgentPort = []string{"10.220.0.12/32", "10.213.0.10/31", "10.214.1.9/32"}, 10660
+	network.Status.Ranges = append(network.Status.Ranges, "169.254.0.0/16", "10.230.0.0/16")
+	// One of its own; two that are somebody's here; metadata of nodes; somebody's outside; and one that the operator closes.
+	network.Status.Agents = []string{"10.220.0.12/32", "10.213.0.10/31", "10.214.1.9/32", "169.254.169.254/32", "192.0.2.7/32", "10.230.0.1/32"}
+	network.Status.AgentPort = 10660
 	require.NoError(t, b.meta.Update(t.Context(), network))
 	b.reconcile(t, networkKey)
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))

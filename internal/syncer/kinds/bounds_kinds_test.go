@@ -1,3 +1,5 @@
+//go:build !race
+
 package kinds_test
 
 import (
@@ -31,7 +33,8 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// mostComputed is how long a reconcile of an object of at most largest bytes may compute, without the race detector.
+// mostComputed is how long a reconcile of an object of at most largest bytes may compute. The race detector takes ten
+// times that, and its memory: without it test-unit runs this test by itself.
 const mostComputed = 50 * time.Millisecond
 
 // shape is an object of a kind that has as much of something as an API server takes.
@@ -381,13 +384,13 @@ func newMeasured(t *testing.T) *measured {
 func cheap(t *testing.T, what string, do func()) {
 	t.Helper()
 	allocated, computed := cost(t, do)
-	for run := 0; run < 2 || run < 10 && computed > mostComputed*slower; run++ {
+	for run := 0; run < 2 || run < 10 && computed > mostComputed; run++ {
 		bytes, cpu := cost(t, do)
 		allocated, computed = min(allocated, bytes), min(computed, cpu)
 	}
 	t.Logf("%s: %.1f MiB, %v", what, float64(allocated)/(1<<20), computed)
 	assert.LessOrEqual(t, allocated, uint64(mostMemory), "%s: bytes allocated", what)
-	assert.LessOrEqual(t, computed, mostComputed*slower, "%s: CPU time", what)
+	assert.LessOrEqual(t, computed, mostComputed, "%s: CPU time", what)
 }
 
 // TestObjectsOfAnyKind: an object that an API server takes costs at most 16 MiB and 50 ms of CPU in a reconcile of its
@@ -400,7 +403,7 @@ func TestObjectsOfAnyKind(t *testing.T) { //nolint:paralleltest // It measures w
 		s := &shapes[i]
 		family, _, _ := strings.Cut(s.kind, ":")
 		measured[family] = true
-		for _, most := range []int{largest, 9_900} {
+		for _, most := range []int{largest, 4_900} {
 			t.Run(fmt.Sprint(s.kind, " ", s.name, " ", most), func(t *testing.T) { s.check(t, family, most) }) //nolint:paralleltest // As above.
 		}
 	}

@@ -1,12 +1,15 @@
 package kinds_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -217,6 +220,58 @@ func TestEndpointsOfPodsThatGo(t *testing.T) {
 				want = []engine.Key{{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}}
 			}
 			require.Empty(t, cmp.Diff(want, got))
+		})
+	}
+}
+
+// TestEndpointsOfATooLargeSlice: an EndpointSlice that is not let in any more keeps what is there, but for addresses
+// that are no longer the tenant's: the pod that gets one next is somebody else's.
+func TestEndpointsOfATooLargeSlice(t *testing.T) {
+	t.Parallel()
+	for name, grow := range map[string]func(t *testing.T, p *pool, slice *discoveryv1.EndpointSlice){
+		"it holds too much": func(_ *testing.T, _ *pool, slice *discoveryv1.EndpointSlice) {
+			slice.Labels = map[string]string{}
+			for i := range 6000 {
+				slice.Labels[fmt.Sprintf("key-%d", i)] = "value"
+			}
+		},
+		"there is no room": func(t *testing.T, p *pool, slice *discoveryv1.EndpointSlice) {
+			t.Helper()
+			p.tenant.Policy = &policy.Ref{}
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "endpointslices", Count: 10, Bytes: resource.MustParse("1Ki")}}
+			}))
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"192.0.2.9"}, Hostname: ptr.To(strings.Repeat("x", 2000))})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			p.placed(t)
+			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.superCache[kind.Pod] = []client.Object{superPodAt("web", "a", "10.214.1.7", 1, nil), superPodAt("web", "b", "10.214.1.8", 1, nil)}
+			slice := &discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.214.1.7"}}, {Addresses: []string{"10.214.1.8"}}},
+			}
+			p.tenantCache[kind.EndpointSlice] = []client.Object{slice}
+			addresses := func() (found []string) {
+				t.Helper()
+				_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
+				require.NoError(t, err)
+				live := &discoveryv1.EndpointSlice{}
+				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
+				p.superCache[kind.EndpointSlice] = []client.Object{live}
+				for _, endpoint := range live.Endpoints {
+					found = append(found, endpoint.Addresses...)
+				}
+				return found
+			}
+			require.Equal(t, []string{"10.214.1.7", "10.214.1.8"}, addresses())
+			grow(t, p, slice)
+			require.Equal(t, []string{"10.214.1.7", "10.214.1.8"}, addresses())
+			p.superCache[kind.Pod] = p.superCache[kind.Pod][1:]
+			require.Equal(t, []string{"10.214.1.8"}, addresses())
 		})
 	}
 }

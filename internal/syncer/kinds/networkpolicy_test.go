@@ -294,7 +294,7 @@ func TestHugeNetworkPolicy(t *testing.T) {
 		},
 		{
 			name: "elements", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(250)}}, Egress: egressRules{{To: everywhere(40_000)}}},
-			want: "TenantLimit Super cluster r1: its lists and maps have more than 10000 entries together: at most as many go down",
+			want: "TenantLimit Super cluster r1: its lists and maps have more than 5000 entries together: at most as many go down",
 		},
 		{
 			name: "ports", spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: everywhere(1), Ports: make(ports, 500)}}},
@@ -442,9 +442,9 @@ func TestLargeNetworkPolicy(t *testing.T) {
 		want     string
 	}{
 		{name: "as large as may be", rules: rules(4000)},
-		{name: "too large", rules: rules(5000), want: `^Warning TenantLimit Super cluster r1: the policy takes \d+ bytes there, and at most 262144 go down: nothing is allowed to the pods that it selects$`},
+		{name: "too large", rules: rules(4400), want: `^Warning TenantLimit Super cluster r1: the policy takes \d+ bytes there, and at most 262144 go down: nothing is allowed to the pods that it selects$`},
 		{
-			name: "a selector that is too large", rules: rules(1), selector: *rules(5000)[0].To[0].PodSelector,
+			name: "a selector that is too large", rules: rules(1), selector: *rules(4400)[0].To[0].PodSelector,
 			want: `^Warning TenantLimit Super cluster r1: the policy takes \d+ bytes there, and at most 262144 go down: nothing is allowed to the pods that it selects$`,
 		},
 		{

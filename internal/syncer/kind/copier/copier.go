@@ -12,6 +12,7 @@ import (
 
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -32,8 +33,8 @@ type Copy[T client.Object] struct {
 	SuperLabels string
 	// Foreign returns whether a super object of the type belongs to another kind; nil if there is no such kind.
 	Foreign func(superObject client.Object) bool
-	// Skip returns whether an object is not copied; nil copies all. Objects that ignoresSync are skipped too, unless
-	// Always.
+	// Skip returns whether an object is not copied; nil copies all. Objects that kind.IgnoresSync is true of are
+	// skipped too, unless Always.
 	Skip   func(tenantObject T) bool
 	Always bool
 	// Instead returns what goes down in the place of an object that holds too much (policy.ExcessOfEntries), and what
@@ -60,6 +61,9 @@ type Copy[T client.Object] struct {
 	// Lesser returns what a super cluster has in the place of an object that the tenant's policy does not let in, false
 	// for nothing. An object that was let in before is left as it is, unless it is Outdated. nil: nothing of any.
 	Lesser func(rules *kind.Rules, object T) (T, bool)
+	// Trim removes from a super object, whose object is not let in any more, what may not be there even so, and returns
+	// whether that was anything; nil: nothing is.
+	Trim func(env *kind.Env, tenant *kind.Tenant, superObject T) bool
 	// Outdated is whether an object that was let in before may allow what may not be any more.
 	Outdated bool
 	// Gone returns whether the tenant has no object of that name for which is returns true, with a Proof that its super
@@ -202,7 +206,7 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	}
 	switch {
 	case !bounded:
-		return 0, nil
+		return 0, c.exceeds(ctx, tenant, key, tenantObject, superObject, inSuper)
 	case !wanted && !inSuper:
 		c.Env.ClearWarning(key)
 		c.Env.Warnings.Clear(homeKey(key))
@@ -234,6 +238,38 @@ func (c *Copier[T]) bounded(tenant *kind.Tenant, key engine.Key, tenantObject T)
 	return instead, true
 }
 
+// exceeds keeps what is there of an object that holds too much, and makes nothing of it: but what only the home has
+// goes when the home is another, and what may not be there any more is removed.
+func (c *Copier[T]) exceeds(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool) error {
+	if !inSuper {
+		return nil
+	}
+	if c.Home != nil && c.Home.Only(superObject) {
+		home, err := c.Env.Assignments.Home(ctx, key.Tenant, key.Namespace)
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading the home of namespace %s: %w", key.Namespace, err)
+		case home != assign.HomeHere && home != assign.HomeUnknown:
+			return c.takeAway(ctx, tenant, key, superObject)
+		}
+	}
+	return c.trim(ctx, tenant, key, tenantObject, superObject)
+}
+
+// trim removes from a super object, which an object that is not let in does not replace, what may not be there any
+// more.
+func (c *Copier[T]) trim(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
+	owner, ours := c.Owner(key, superObject)
+	if c.Trim == nil || !ours || !tenant.Owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	trimmed, ok := superObject.DeepCopyObject().(T)
+	if !ok || !c.Trim(c.Env, tenant, trimmed) {
+		return nil
+	}
+	return c.refused(tenant, key, tenantObject, kind.ReasonFailedUpdate, c.Env.Done(ctx, c.Copy.Name, "update", c.Env.Super.Update(ctx, trimmed)))
+}
+
 // boundsKey is that of the last word about what an object holds; the key itself is of what is Instead of it.
 func boundsKey(key engine.Key) engine.Key {
 	key.Kind += "/bounds"
@@ -248,7 +284,7 @@ func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
 		c.drift.forget(key)
-		return err // a change of the super namespace or its quota enqueues its objects (namespaceSpec, quotaWakes)
+		return err // a change of the super namespace or its quota enqueues its objects (package namespaces)
 	}
 	if !inSuper {
 		live, err := c.create(ctx, tenant, key, tenantObject)
@@ -365,7 +401,7 @@ func (c *Copier[T]) replace(ctx context.Context, tenant *kind.Tenant, key engine
 func (c *Copier[T]) updateLesser(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
 	lesser, exists := c.Lesser(tenant.Rules(), tenantObject)
 	if _, letIn := c.Lesser(tenant.Rules(), superObject); !exists || letIn && !c.Outdated {
-		return nil
+		return c.trim(ctx, tenant, key, tenantObject, superObject)
 	}
 	desired, _, err := c.desired(tenant, lesser, superObject)
 	switch {

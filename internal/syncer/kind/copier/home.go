@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -103,7 +104,7 @@ func homeKey(key engine.Key) engine.Key {
 	return key
 }
 
-// Unlisted returns the annotations of a tenant's object that are meant for those who publish it, and do not go down.
+// unlisted returns the annotations of a tenant's object that are meant for those who publish it, and do not go down.
 func (c *Copier[T]) unlisted(tenant *kind.Tenant, tenantObject T) []string {
 	if c.Home == nil || !c.Home.Only(tenantObject) {
 		return nil
@@ -129,14 +130,32 @@ func (c *Copier[T]) mayPublish(tenant *kind.Tenant, key engine.Key, tenantObject
 
 // away takes from this super cluster what only the home has, which is another.
 func (c *Copier[T]) away(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, waited time.Duration) error {
+	if c.Home.Elsewhere == nil {
+		return c.takeAway(ctx, tenant, key, superObject)
+	}
+	if _, err := c.confirmAway(ctx, key); err != nil {
+		return err
+	}
+	return c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.Rules(), tenantObject), superObject, true, waited)
+}
+
+// confirmAway returns the Proof that the home of a key is another super cluster.
+func (c *Copier[T]) confirmAway(ctx context.Context, key engine.Key) (proof.Proof, error) {
 	_, proven, err := c.Env.Assignments.ConfirmHome(ctx, key.Tenant, key.Namespace)
 	switch {
 	case err != nil:
-		return fmt.Errorf("confirming the home of namespace %s: %w", key.Namespace, kind.Unproven(err))
+		return proof.Proof{}, fmt.Errorf("confirming the home of namespace %s: %w", key.Namespace, kind.Unproven(err))
 	case !proven.Holds():
-		return engine.Waitf("the cache of NamespacePlacements")
-	case c.Home.Elsewhere != nil:
-		return c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.Rules(), tenantObject), superObject, true, waited)
+		return proof.Proof{}, engine.Waitf("the cache of NamespacePlacements")
+	}
+	return proven, nil
+}
+
+// takeAway deletes a super object that only the home has, which is another super cluster.
+func (c *Copier[T]) takeAway(ctx context.Context, tenant *kind.Tenant, key engine.Key, superObject T) error {
+	proven, err := c.confirmAway(ctx, key)
+	if err != nil {
+		return err
 	}
 	owner, ours := c.Owner(key, superObject)
 	if !ours || !tenant.Owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
@@ -178,7 +197,7 @@ func (c *Copier[T]) tell(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	return c.Env.Done(ctx, c.Copy.Name, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
 }
 
-// Unlisted returns the annotations of an object that are meant for the super cluster and do not go down, sorted.
+// unlisted returns the annotations of an object that are meant for the super cluster and do not go down, sorted.
 func Unlisted(object metav1.Object, kindName string, rules *kind.Rules, isMeant func(domain, key string) bool) []string {
 	var left []string
 	for key := range object.GetAnnotations() {

@@ -72,7 +72,7 @@ type Untaken struct {
 type Object struct {
 	Choice Choice
 	Since  time.Time
-	// Reason is one of failedchoice, and message what the tenant reads.
+	// Reason is one of failedchoice, and Message what the tenant reads.
 	Reason, Message string
 	// ReasonSince is since when that is the reason.
 	ReasonSince time.Time
@@ -265,7 +265,7 @@ func RefusalOf(e *kind.Env, tenant *kind.Tenant, key engine.Key, err error) (rea
 
 // Withdrawal is a choice that is taken back.
 type Withdrawal struct {
-	// Kind is that of the object, and noun what messages call it.
+	// Kind is that of the object, and Noun what messages call it.
 	Kind, Noun string
 	// Label is whether the choice is on a label, too.
 	Label bool

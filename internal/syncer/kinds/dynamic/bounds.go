@@ -68,7 +68,7 @@ func (c *custom) fitsNamespace(env *kind.Env, tenant *kind.Tenant, key engine.Ke
 }
 
 // creating holds which objects of kind custom are being created, until the cache of the super cluster shows them, or
-// for pendingTime. The zero value holds none. All methods may be called concurrently.
+// for kind.PendingTime. The zero value holds none. All methods may be called concurrently.
 type creating struct {
 	mu sync.Mutex
 	// since is when that began, by key, for each namespace: a key without name.

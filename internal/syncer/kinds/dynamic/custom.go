@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -124,10 +123,6 @@ func Specs(e *kind.Env, all []Custom) []kind.Spec {
 		made.down[row.Name()] = down
 	}
 	customsOf(e).current.Store(made)
-	// Another informer of a kind that is followed again counts all of it.
-	e.Tally.Drops(func(kindName string) bool {
-		return strings.HasPrefix(kindName, kind.Custom+":") && made.down[kindName] == nil
-	})
 	return specs
 }
 
@@ -273,7 +268,7 @@ func (c *custom) tell(ctx context.Context, tenant *kind.Tenant, key engine.Key) 
 	if !inTenant {
 		customsOf(c.env).attempts.Drop(key)
 	}
-	if !inTenant || !inSuper || c.removes() || !synced || superObject.GetDeletionTimestamp() != nil ||
+	if !inTenant || policy.ExcessOfEntries(tenantObject) != "" || !inSuper || c.removes() || !synced || superObject.GetDeletionTimestamp() != nil ||
 		!kind.CarriesOwner(superObject, tenant.Owner(key.Namespace, tenantObject.GetUID())) {
 		return nil
 	}

@@ -168,7 +168,7 @@ func eventWords(event *corev1.Event, rewriter tenancy.Rewriter, superCluster str
 }
 
 // aboutAdded returns whether an Event is about a container that the tenant's pod lacks: admission in the super cluster
-// has added it (hideAdded).
+// has added it (package podspec).
 func aboutAdded(superEvent *corev1.Event, tenantObject client.Object) bool {
 	pod, isPod := tenantObject.(*corev1.Pod)
 	list, name, found := strings.Cut(strings.TrimSuffix(superEvent.InvolvedObject.FieldPath, "}"), "{")
@@ -226,7 +226,7 @@ func (e *Events) about(tenant *kind.Tenant, key engine.Key, superEvent *corev1.E
 		return nil
 	}
 	if strings.Contains(superEvent.Message, tenancy.TokenSecret(about.Name, owner.UID)) {
-		return nil // the kubelet tried to mount the Secret before kind token created it; ReasonFailedToken reports failures of that
+		return nil // the kubelet tried to mount the Secret before kind token created it; kind.ReasonFailedToken reports failures of that
 	}
 	tenantObject, _ := tenant.Cache.Get(kind, key.Namespace, about.Name)
 	if tenantObject == nil || tenantObject.GetUID() != owner.UID || aboutAdded(superEvent, tenantObject) {

@@ -91,6 +91,7 @@ func (s sides) awaitsData(spec *kind.Spec, tenant *kind.Tenant, namespace string
 // LacksData implements assign.Sides.
 func (s sides) LacksData(ctx context.Context, tenant, namespace string) (proof.Proof, bool, error) {
 	var all proof.Proof
+	first := true
 	for _, spec := range s.env.Specs() {
 		if spec.LacksData == nil {
 			continue
@@ -99,10 +100,10 @@ func (s sides) LacksData(ctx context.Context, tenant, namespace string) (proof.P
 		if err != nil || !lacks {
 			return proof.Proof{}, false, err
 		}
-		if all.Holds() {
+		if !first {
 			proven = all.And(proven)
 		}
-		all = proven
+		all, first = proven, false
 	}
 	return all, true, nil
 }

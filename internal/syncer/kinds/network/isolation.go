@@ -64,7 +64,7 @@ func IsolationSpec() kind.Spec {
 	spec.Wakes = map[string]func(*kind.Env, kind.Change) []engine.Key{
 		kind.Isolation: func(env *kind.Env, change kind.Change) []engine.Key {
 			keys := spec.OwnKeys(env, change)
-			// Pods wait for the floor (isolated).
+			// Pods wait for the floor (Isolated).
 			if owner, ours := kind.OwnerOfNew(&change); ours && change.Current.GetName() == isolationFloor {
 				keys = append(keys, env.PodsIn(owner.ClusterKey, owner.Namespace)...)
 			}

@@ -182,7 +182,8 @@ func (n *network) see(e *kind.Env) *seen {
 		closed = append(closed, host)
 	}
 	found := &seen{own: disjoint(closed), services: Aggregate(serviceRanges(e), maxServices)}
-	if nodes = disjoint(nodes); len(nodes) <= maxServers {
+	nodes = slices.DeleteFunc(disjoint(nodes), func(node netip.Prefix) bool { return isSpecial(node.Addr()) })
+	if len(nodes) <= maxServers {
 		found.nodes = nodes
 	}
 	closed = slices.Concat(closed, found.addOthers(e.ID, othersOf(e).known(e)))
@@ -208,7 +209,10 @@ func (s *seen) addOthers(id string, networks map[string]memberNetwork) (ranges [
 		ranges = append(ranges, network.ranges...)
 		s.callers = append(s.callers, slices.DeleteFunc(slices.Clone(network.nodes), isTwice)...)
 		if network.agentPort > 0 {
-			for _, agent := range slices.DeleteFunc(slices.Clone(network.agents), isTwice) {
+			for _, agent := range network.agents {
+				if isTwice(agent) || isSpecial(agent.Addr()) || !covered(network.ranges, agent) {
+					continue // it is not that super cluster's own
+				}
 				s.agentsElsewhere = append(s.agentsElsewhere, Server{Range: agent, Port: network.agentPort})
 			}
 		}
@@ -340,7 +344,12 @@ func confinement(e *kind.Env, tenant *kind.Tenant) *Confinement {
 		}}}
 	}
 	confinement.local.servers, confinement.local.callers = len(confinement.Servers), len(confinement.Callers)
-	confinement.Servers = append(confinement.Servers, seen.agentsElsewhere...)
+	outside := NewRanges(parsePrefixes(inForce.Spec().Network.PoolCIDRs), nil)
+	for _, agent := range seen.agentsElsewhere {
+		if !outside.Touch(agent.Range) { // what the operator closes another super cluster does not open
+			confinement.Servers = append(confinement.Servers, agent)
+		}
+	}
 	confinement.Servers = append(confinement.Servers, publishing(seen.callers, tenant.NodePorts, limits)...)
 	for _, namespace := range inForce.Spec().Traffic.ControllerNamespaces {
 		confinement.Callers = append(confinement.Callers, peersIn(seen.controllers[namespace])...)

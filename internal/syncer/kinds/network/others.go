@@ -317,7 +317,7 @@ func (r *remotes) add(tenant string, told *tenancyv1alpha1.ClusterAddresses, isT
 	return true
 }
 
-// ofTenant returns labels with the one that confine adds to selectors.
+// ofTenant returns labels with the one that kind.Confine adds to selectors.
 func ofTenant(told map[string]string, tenant string) labels.Set {
 	set := labels.Set{tenancyv1alpha1.LabelCluster: tenant}
 	for key, value := range told {

@@ -29,7 +29,7 @@ func (p *Pods) policyFacts(ctx context.Context, pair *podPair) (policy.Facts, er
 	return policy.Facts{Held: held}, nil
 }
 
-// admits is Env.admit for an update of the pair's super pod.
+// admits is Env.Admit for an update of the pair's super pod.
 func (p *Pods) admits(ctx context.Context, pair *podPair, desired *corev1.Pod) (bool, error) {
 	facts, err := p.policyFacts(ctx, pair)
 	if err != nil {
@@ -41,7 +41,7 @@ func (p *Pods) admits(ctx context.Context, pair *podPair, desired *corev1.Pod) (
 	return p.env.Admit(pair.tenant, pair.key, pair.tenantPod, desired, existing, facts), nil
 }
 
-// report is Env.report for the pair's super pod.
+// report is Env.Report for the pair's super pod.
 func (p *Pods) report(ctx context.Context, pair *podPair) error {
 	facts, err := p.policyFacts(ctx, pair)
 	if err != nil {

@@ -157,8 +157,8 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	return p.env.Done(ctx, kind.Pod, "create", err)
 }
 
-// withhold is Env.withhold for what is new of a super pod. It returns a WaitError, with an Event, for what may not be
-// created.
+// withhold is the function withhold for what is new of a super pod. It returns a WaitError, with an Event, for what may
+// not be created.
 func (p *Pods) withhold(ctx context.Context, pair *podPair, reason string, spec *corev1.PodSpec) error {
 	left, err := withhold(ctx, p.env, pair.tenant, pair.key.Namespace, tenancy.TokenSecret(pair.tenantPod.Name, pair.tenantPod.UID), spec)
 	if err != nil || left == "" {
@@ -191,8 +191,8 @@ func (p *Pods) nameTaken(ctx context.Context, pair *podPair) error {
 	}
 }
 
-// rejectedByQuota waits for quietTime, and then warns the tenant that the quota is used up. An API server charges a
-// quota before it stores the pod: what a request that was cancelled between the two has charged comes back when the
+// rejectedByQuota waits for kind.QuietTime, and then warns the tenant that the quota is used up. An API server charges
+// a quota before it stores the pod: what a request that was cancelled between the two has charged comes back when the
 // quota controller of the super cluster counts the next time.
 func (p *Pods) rejectedByQuota(ctx context.Context, pair *podPair, rejection error) error {
 	p.env.QuotaWaiters.Add(pair.key)

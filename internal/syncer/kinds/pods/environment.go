@@ -23,7 +23,7 @@ const (
 )
 
 // environment returns the environment of a pod. It returns a WaitError while the super cluster has yet to allocate
-// the cluster IP of a Service, for at most quietTime: waited is how long the pod has been waiting.
+// the cluster IP of a Service, for at most kind.QuietTime: waited is how long the pod has been waiting.
 func (p *Pods) environment(tenant *kind.Tenant, tenantPod *corev1.Pod, waited time.Duration) (podspec.PodEnvironment, error) {
 	e := p.env
 	env := podspec.PodEnvironment{SuperCluster: e.ID, Nodes: e.SuperCache, Domain: tenant.ClusterDomain}

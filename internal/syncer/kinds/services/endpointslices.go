@@ -40,6 +40,9 @@ func EndpointSliceSpec(forbidden func(*kind.Env, *kind.Tenant) func(netip.Addr) 
 		Facts: func(env *kind.Env, tenant *kind.Tenant) policy.Facts {
 			return policy.Facts{Forbidden: forbidden(env, tenant)}
 		},
+		Trim: func(env *kind.Env, tenant *kind.Tenant, superSlice *discoveryv1.EndpointSlice) bool {
+			return superSlice.AddressType != discoveryv1.AddressTypeFQDN && len(forbiddenEndpoints(superSlice, superSlice, forbidden(env, tenant), tenant, env.ID)) > 0
+		},
 		Translate: func(env *kind.Env, tenant *kind.Tenant, tenantSlice, superSlice *discoveryv1.EndpointSlice) (copier.Notice, error) {
 			return translateEndpointSlice(env, tenant, tenantSlice, superSlice, forbidden(env, tenant)), nil
 		},

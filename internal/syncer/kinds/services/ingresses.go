@@ -17,7 +17,8 @@ import (
 // annotationIngressClass names the class of an Ingress in the way of before spec.ingressClassName.
 const annotationIngressClass = "kubernetes.io/ingress.class"
 
-// IngressSpec are copied to the home of their namespace. Their Services and Secrets are there by the same names.
+// IngressSpec is that of Ingresses, which are copied to the home of their namespace. Their Services and Secrets are
+// there by the same names.
 func IngressSpec() kind.Spec {
 	spec := copier.Spec(copier.Copy[*networkingv1.Ingress]{
 		Name: kind.Ingress,

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// annotationPod holds, on such a Secret, the name of the pod.
+	// annotationPod holds, on a Secret of tokens, the name of the pod.
 	annotationPod = "tenancy.x-k8s.io/pod"
-	// annotationTokens holds, on such a Secret, a JSON object from data key to issuedToken.
+	// annotationTokens holds, on a Secret of tokens, a JSON object from data key to issuedToken.
 	annotationTokens = "tenancy.x-k8s.io/issued-tokens"
 )
 

@@ -115,7 +115,7 @@ func (t *Tokens) warnNotIssued(pair *tokenPair, err error) {
 }
 
 // write creates or updates the Secret in the super cluster if it differs from desired, which has the data already. It
-// writes nothing where that would exceed a limit of the tenant (Env.fits).
+// writes nothing where that would exceed a limit of the tenant (Env.Fits).
 func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken) error {
 	records, err := json.Marshal(issued)
 	if err != nil {

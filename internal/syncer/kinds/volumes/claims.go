@@ -77,9 +77,6 @@ func (c *Claims) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	if !superSynced || !volumesSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
-	if pair.tenantClaim != nil && !c.env.Bounded(tenant, key, pair.tenantClaim, policy.ExcessOfEntries(pair.tenantClaim)) {
-		return 0, nil
-	}
 	if err := c.readUntaken(ctx, pair); err != nil {
 		return 0, err
 	}
@@ -127,8 +124,14 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 	case ClaimStepForget:
 		c.env.ClearWarning(pair.key)
 		return nil
-	case ClaimStepCreate:
-		return c.create(ctx, pair)
+	case ClaimStepCreate, ClaimStepSync:
+		if !c.env.Bounded(pair.tenant, pair.key, pair.tenantClaim, policy.ExcessOfEntries(pair.tenantClaim)) {
+			return nil
+		}
+		if step == ClaimStepCreate {
+			return c.create(ctx, pair)
+		}
+		return c.sync(ctx, pair)
 	case ClaimStepChoose:
 		return chooseHere(ctx, c.env, pair.tenant, kind.Claim, pair.tenantClaim)
 	case ClaimStepWarnSource, ClaimStepWarnClass, ClaimStepWarnConflict, ClaimStepWarnUnused:
@@ -139,8 +142,6 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		return c.giveUp(ctx, pair)
 	case ClaimStepTakeBack:
 		return c.takeBack(ctx, pair)
-	case ClaimStepSync:
-		return c.sync(ctx, pair)
 	case ClaimStepDelete:
 		return c.delete(ctx, pair)
 	case ClaimStepKeep:

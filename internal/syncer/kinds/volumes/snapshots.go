@@ -239,7 +239,8 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if !synced || !superSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
-	if tenantSnapshot != nil && !s.env.Bounded(tenant, key, tenantSnapshot, policy.ExcessOfEntries(tenantSnapshot)) {
+	// One that the tenant deletes is let go, whatever it holds.
+	if tenantSnapshot != nil && tenantSnapshot.GetDeletionTimestamp() == nil && !s.env.Bounded(tenant, key, tenantSnapshot, policy.ExcessOfEntries(tenantSnapshot)) {
 		return 0, nil
 	}
 	if s.followsOne(tenant, tenantSnapshot, superSnapshot) {
@@ -248,7 +249,7 @@ func (s *Snapshots) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	if copied, err := s.isCopied(ctx, tenant, key, tenantSnapshot, superSnapshot); err != nil || !copied {
 		return 0, err
 	}
-	if _, err := s.copier.Reconcile(ctx, key, waited); err != nil {
+	if _, err := s.copier.Reconcile(ctx, key, waited); err != nil || tenantSnapshot == nil || policy.ExcessOfEntries(tenantSnapshot) != "" {
 		return 0, err
 	}
 	if !isSnapshotFor(tenant, superSnapshot, tenantSnapshot) || superSnapshot.GetDeletionTimestamp() != nil {
@@ -294,7 +295,7 @@ func (s *Snapshots) isCopied(ctx context.Context, tenant *kind.Tenant, key engin
 	return true, s.env.Adopt(ctx, tenant, kind.Snapshot, tenantSnapshot)
 }
 
-// isSnapshotFor is Tenant.isFor for snapshots, each of which may be nil.
+// isSnapshotFor is Tenant.IsFor for snapshots, each of which may be nil.
 func isSnapshotFor(tenant *kind.Tenant, superSnapshot, tenantSnapshot *unstructured.Unstructured) bool {
 	return superSnapshot != nil && tenantSnapshot != nil && tenant.IsFor(superSnapshot, tenantSnapshot)
 }

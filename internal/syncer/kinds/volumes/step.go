@@ -163,16 +163,25 @@ func NextClaimStep(tenantClaim, superClaim *corev1.PersistentVolumeClaim, facts 
 		return stepWithoutSuperClaim(tenantClaim, facts), nil
 	case !ours && tenantClaim != nil:
 		return ClaimStepWarnConflict, nil
-	case ours && !isHere && superClaim.DeletionTimestamp != nil && tenantClaim != nil && isAwaited(tenantClaim, facts):
-		return ClaimStepWaitForPredecessor, nil
-	case !ours, superClaim.DeletionTimestamp != nil:
+	case !ours:
 		return ClaimStepNone, nil
+	case superClaim.DeletionTimestamp != nil:
+		return stepWithEndingClaim(tenantClaim, isHere, facts), nil
 	}
 	step := stepWithSuperClaim(tenantClaim, superClaim, uid, facts.SuperCluster)
 	if step == ClaimStepSync && !hasVolume(superClaim) {
 		step = stepWithoutVolume(facts)
 	}
 	return step, nil
+}
+
+// stepWithEndingClaim is NextClaimStep for a super claim that is being deleted. isHere is whether it was made for the
+// tenant's claim.
+func stepWithEndingClaim(tenantClaim *corev1.PersistentVolumeClaim, isHere bool, facts *ClaimFacts) ClaimStep {
+	if !isHere && tenantClaim != nil && isAwaited(tenantClaim, facts) {
+		return ClaimStepWaitForPredecessor
+	}
+	return ClaimStepNone
 }
 
 // stepWithoutVolume is NextClaimStep for a super claim that stays here if it may.
