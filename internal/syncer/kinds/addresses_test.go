@@ -340,7 +340,8 @@ func TestAgentsAreTold(t *testing.T) {
 	network := &tenancyv1alpha1.ClusterAddresses{}
 	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
 	network.Status.Ranges = append(network.Status.Ranges, "169.254.0.0/16", "10.230.0.0/16")
-	// One of its own; two that are somebody's here; metadata of nodes; somebody's outside; and one that the operator closes.
+	// One of its own; two that are somebody's here; metadata of nodes; somebody's outside; and one that the operator
+	// closes.
 	network.Status.Agents = []string{"10.220.0.12/32", "10.213.0.10/31", "10.214.1.9/32", "169.254.169.254/32", "192.0.2.7/32", "10.230.0.1/32"}
 	network.Status.AgentPort = 10660
 	require.NoError(t, b.meta.Update(t.Context(), network))
