@@ -81,7 +81,7 @@ type Notice struct{ Reason, Message string }
 
 // Spec returns the Spec of a copied kind.
 func Spec[T client.Object](c Copy[T]) kind.Spec {
-	c.SetDefaults()
+	c.setDefaults()
 	super := kind.WatchOwned(c.New())
 	if c.SuperLabels != "" {
 		super = kind.WatchOwned(c.New(), c.SuperLabels)
@@ -89,16 +89,27 @@ func Spec[T client.Object](c Copy[T]) kind.Spec {
 	return kind.Spec{
 		Name: c.Name, Scope: c.Scope, Tenant: kind.WatchAll(c.New()), Super: super, SuperKey: c.superKey, Wakes: c.Wakes, Indexes: c.Indexes, Cleared: c.Scope == kind.ScopePlaced,
 		New: func(env *kind.Env) engine.Kind {
-			made := &Copier[T]{Env: env, Copy: c}
-			env.OnForget(made.drift.forgetAll)
-			env.OnForget(made.attempts.Forget)
+			made := New(env, c)
+			env.OnForget(made.Forget)
 			return made
 		},
 	}
 }
 
-// SetDefaults sets what is nil to what its comment says.
-func (c *Copy[T]) SetDefaults() {
+// New returns the reconciler of a copied kind. Its Forget is to be called with each tenant that env forgets.
+func New[T client.Object](env *kind.Env, c Copy[T]) *Copier[T] {
+	c.setDefaults()
+	return &Copier[T]{Env: env, Copy: c}
+}
+
+// Forget drops what is known of a tenant.
+func (c *Copier[T]) Forget(tenant string) {
+	c.drift.forgetAll(tenant)
+	c.attempts.Forget(tenant)
+}
+
+// setDefaults sets what is nil to what its comment says.
+func (c *Copy[T]) setDefaults() {
 	same := func(name string) string { return name }
 	if c.SuperName == nil {
 		c.SuperName, c.TenantName = same, same

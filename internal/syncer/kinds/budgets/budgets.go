@@ -48,7 +48,7 @@ const (
 //	none, or time is over:    open     ──►  closed   ──►  the turn is given back
 //	who has it is gone:       closed   ──►  the turn is taken over (await)
 type Budgets struct {
-	copier.Copier[*policyv1.PodDisruptionBudget]
+	*copier.Copier[*policyv1.PodDisruptionBudget]
 	rests budgetRests
 }
 
@@ -60,8 +60,8 @@ func Spec() kind.Spec {
 	spec.Tenant.Labels = func(*kind.Env) string { return "" } // one watch for a tenant, as for Ingresses
 	spec.New = func(env *kind.Env) engine.Kind {
 		budgets := &Budgets{}
-		budgets.Env, budgets.Copy = env, budgetCopy(budgets)
-		budgets.SetDefaults()
+		budgets.Copier = copier.New(env, budgetCopy(budgets))
+		env.OnForget(budgets.Forget)
 		env.OnForget(budgets.rests.forgetAll)
 		return budgets
 	}

@@ -117,9 +117,7 @@ func Specs(e *kind.Env, all []Custom) []kind.Spec {
 		}}
 		spec.Wanted = func(_ *kind.Env, tenant *kind.Tenant) bool { return row.Rules.For(tenant.Policy.Get().Name()) }
 		specs = append(specs, spec)
-		copied := down.copy()
-		copied.SetDefaults()
-		down.copier = &copier.Copier[*unstructured.Unstructured]{Env: e, Copy: copied}
+		down.copier = copier.New(e, down.copy())
 		made.down[row.Name()] = down
 	}
 	customsOf(e).current.Store(made)
@@ -325,4 +323,7 @@ func customsOf(env *kind.Env) *customs { return kind.State[customs](env) }
 func (c *customs) Forget(tenant string) {
 	c.creating.forget(tenant)
 	c.attempts.Forget(tenant)
+	for _, down := range c.table().down {
+		down.copier.Forget(tenant)
+	}
 }

@@ -68,9 +68,9 @@ func SnapshotSpec() kind.Spec {
 	spec.Wanted, spec.Remains, spec.LacksData = wantsSnapshots, (*kind.Env).Witnesses, superLacksSnapshots
 	spec.Wakes = map[string]func(*kind.Env, kind.Change) []engine.Key{kind.Claim: claimWakesSnapshots}
 	spec.New = func(env *kind.Env) engine.Kind {
-		copied := snapshots()
-		copied.SetDefaults()
-		return &Snapshots{env: env, copier: &copier.Copier[*unstructured.Unstructured]{Env: env, Copy: copied}}
+		made := &Snapshots{env: env, copier: copier.New(env, snapshots())}
+		env.OnForget(made.copier.Forget)
+		return made
 	}
 	return spec
 }
