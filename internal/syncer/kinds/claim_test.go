@@ -598,7 +598,13 @@ func TestAWitnessOfClaims(t *testing.T) {
 	require.NoError(t, p.superClient.Get(t.Context(), super, made))
 	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, p.claimShown(t).Finalizers)
 
-	// The tenant deletes it: it stays until the super claim is gone.
+	// The tenant deletes it, which holds more than goes down: it stays until the super claim is gone.
+	large := p.claimShown(t).DeepCopy()
+	large.Labels = map[string]string{}
+	for i := range 6000 {
+		large.Labels[fmt.Sprintf("key-%d", i)] = "value"
+	}
+	require.NoError(t, p.tenant.Client.Update(t.Context(), large))
 	require.NoError(t, p.tenant.Client.Delete(t.Context(), p.claimShown(t)))
 	p.claimShown(t)
 	require.ErrorAs(t, reconcile(p), &wait, "the cache does not show the super claim")
