@@ -197,7 +197,7 @@ func (c *Copier[T]) tell(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	return c.Env.Done(ctx, c.Copy.Name, "status", client.IgnoreNotFound(tenant.Client.Status().Patch(ctx, desired, patch)))
 }
 
-// unlisted returns the annotations of an object that are meant for the super cluster and do not go down, sorted.
+// Unlisted returns the annotations of an object that are meant for the super cluster and do not go down, sorted.
 func Unlisted(object metav1.Object, kindName string, rules *kind.Rules, isMeant func(domain, key string) bool) []string {
 	var left []string
 	for key := range object.GetAnnotations() {

@@ -125,13 +125,7 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		c.env.ClearWarning(pair.key)
 		return nil
 	case ClaimStepCreate, ClaimStepSync:
-		if !c.env.Bounded(pair.tenant, pair.key, pair.tenantClaim, policy.ExcessOfEntries(pair.tenantClaim)) {
-			return nil
-		}
-		if step == ClaimStepCreate {
-			return c.create(ctx, pair)
-		}
-		return c.sync(ctx, pair)
+		return c.copy(ctx, step, pair)
 	case ClaimStepChoose:
 		return chooseHere(ctx, c.env, pair.tenant, kind.Claim, pair.tenantClaim)
 	case ClaimStepWarnSource, ClaimStepWarnClass, ClaimStepWarnConflict, ClaimStepWarnUnused:
@@ -156,6 +150,17 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 		return c.removeVolume(ctx, pair, volume)
 	}
 	return fmt.Errorf("step %v of claims is not implemented", step)
+}
+
+// copy executes a step that copies the tenant's claim, unless that holds too much.
+func (c *Claims) copy(ctx context.Context, step ClaimStep, pair *claimPair) error {
+	switch {
+	case !c.env.Bounded(pair.tenant, pair.key, pair.tenantClaim, policy.ExcessOfEntries(pair.tenantClaim)):
+		return nil
+	case step == ClaimStepCreate:
+		return c.create(ctx, pair)
+	}
+	return c.sync(ctx, pair)
 }
 
 // warn tells the tenant what a step says of its claim.
