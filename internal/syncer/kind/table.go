@@ -62,8 +62,8 @@ func (e *Env) kinds() *table {
 	return e.table.Load()
 }
 
-// Specs returns the declarations of all kinds that are synced now, which must not be changed: those of the function
-// Specs, and those of SyncPolicies (SetCustom).
+// Specs returns the declarations of all kinds that are synced now, which must not be changed: those Declared, and those
+// of SyncPolicies (Extend).
 func (e *Env) Specs() []Spec { return e.kinds().specs }
 
 // Extend adds kinds to those Declared, in the place of those that an earlier call has added.

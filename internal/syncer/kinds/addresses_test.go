@@ -339,10 +339,13 @@ func TestAgentsAreTold(t *testing.T) {
 	b.tells(t, "r2", []string{"10.220.0.0/16"})
 	network := &tenancyv1alpha1.ClusterAddresses{}
 	require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r2"}, network))
-	network.Status.Ranges = append(network.Status.Ranges, "169.254.0.0/16", "10.230.0.0/16")
-	// One of its own; two that are somebody's here; metadata of nodes; somebody's outside; and one that the operator
-	// closes.
-	network.Status.Agents = []string{"10.220.0.12/32", "10.213.0.10/31", "10.214.1.9/32", "169.254.169.254/32", "192.0.2.7/32", "10.230.0.1/32"}
+	network.Status.Ranges = append(network.Status.Ranges, "10.214.1.0/24", "169.254.0.0/16", "10.230.0.0/16")
+	for i := range 200 { // of so many, what is between them is closed, too
+		network.Status.Ranges = append(network.Status.Ranges, fmt.Sprintf("10.240.%d.0/25", i))
+	}
+	// One of its own; two that are somebody's here; metadata of nodes, and one that the operator closes; and one in
+	// nobody's ranges.
+	network.Status.Agents = []string{"10.220.0.12/32", "10.213.0.10/31", "10.214.1.9/32", "169.254.169.254/32", "10.230.0.1/32", "10.240.7.129/32"}
 	network.Status.AgentPort = 10660
 	require.NoError(t, b.meta.Update(t.Context(), network))
 	b.reconcile(t, networkKey)

@@ -210,7 +210,7 @@ func (s *seen) addOthers(id string, networks map[string]memberNetwork) (ranges [
 		s.callers = append(s.callers, slices.DeleteFunc(slices.Clone(network.nodes), isTwice)...)
 		if network.agentPort > 0 {
 			for _, agent := range network.agents {
-				if isTwice(agent) || isSpecial(agent.Addr()) || !covered(network.ranges, agent) {
+				if isTwice(agent) || !covered(network.ranges, agent) {
 					continue // it is not that super cluster's own
 				}
 				s.agentsElsewhere = append(s.agentsElsewhere, Server{Range: agent, Port: network.agentPort})
