@@ -32,13 +32,16 @@ type eventSource struct {
 
 // sourceOf returns by what the Events about objects of a kind are watched, false if they stay.
 func sourceOf(spec *kind.Spec) (eventSource, bool) {
+	if spec.Involved.Kind == "" {
+		return eventSource{}, false
+	}
 	name := kind.Event
 	if family, of, found := strings.Cut(spec.Name, ":"); found {
 		name += ":" + of
 	} else if family != kind.Pod {
 		name += "-of-" + family
 	}
-	return eventSource{name: name, kind: spec.Name, involved: spec.Involved}, spec.Involved.Kind != ""
+	return eventSource{name: name, kind: spec.Name, involved: spec.Involved}, true
 }
 
 // With returns specs, and one for the Events of each whose Events come up. Each has an informer of its own: API
@@ -237,8 +240,9 @@ func (e *Events) about(tenant *kind.Tenant, key engine.Key, superEvent *corev1.E
 
 // find returns the super Event of a key, and what it is about, nil if there is none.
 func (e *Events) find(key engine.Key) (*corev1.Event, eventSource) {
-	for _, spec := range e.env.Specs() {
-		source, told := sourceOf(&spec)
+	specs := e.env.Specs()
+	for i := range specs {
+		source, told := sourceOf(&specs[i])
 		if !told {
 			continue
 		}

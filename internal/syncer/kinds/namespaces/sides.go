@@ -69,10 +69,14 @@ func (s sides) Services(tenant, namespace string) assign.Answer {
 
 // Data implements assign.Sides.
 func (s sides) Data(tenant, namespace string) bool {
-	connected := s.env.Tenant(tenant)
-	return slices.ContainsFunc(s.env.Specs(), func(spec kind.Spec) bool {
-		return spec.LacksData != nil && (s.hasData(&spec, tenancy.SuperNamespace(tenant, namespace)) || connected != nil && s.awaitsData(&spec, connected, namespace))
-	})
+	connected, superNamespace, specs := s.env.Tenant(tenant), tenancy.SuperNamespace(tenant, namespace), s.env.Specs()
+	for i := range specs {
+		spec := &specs[i]
+		if spec.LacksData != nil && (s.hasData(spec, superNamespace) || connected != nil && s.awaitsData(spec, connected, namespace)) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasData returns whether a super namespace may have objects of a kind that holds data.
