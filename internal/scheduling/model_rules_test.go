@@ -199,7 +199,7 @@ func (w *modelWorld) mayTakeOfOthers(by types.NamespacedName, wants slice.Amount
 		has := lately(key, func(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
 			placed, stays := placedOf(np)
 			for _, p := range placed {
-				if p.leavesFor(append(modelRequests, schedulerv1alpha1.LeavingShrunk)...) {
+				if p.leavesFor(modelOwn...) {
 					stays = stays.Plus(p.leaving)
 				}
 			}
@@ -393,6 +393,9 @@ var modelMoves = []schedulerv1alpha1.LeavingReason{
 
 // modelRequests are those for which it is placed elsewhere first, and then leaves.
 var modelRequests = []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingMoved}
+
+// modelOwn are those that lie with the tenant: what leaves for them counts in its guarantee.
+var modelOwn = append(slices.Clone(modelRequests), schedulerv1alpha1.LeavingShrunk)
 
 func least(a, b slice.Amounts) slice.Amounts { return a.Minus(a.Minus(b)) }
 
@@ -874,7 +877,7 @@ func (w *modelWorld) checkGuarantees(tenant string) {
 		placed, stays := placedOf(np)
 		holds := stays
 		for _, p := range placed {
-			if p.leavesFor(schedulerv1alpha1.LeavingShrunk) {
+			if p.leavesFor(modelOwn...) { // its pods may use it for as long as they are there
 				holds = holds.Plus(p.leaving)
 			}
 		}

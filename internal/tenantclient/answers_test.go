@@ -215,7 +215,8 @@ func TestOrdinaryLists(t *testing.T) {
 	t.Parallel()
 	spec := *policy.Default().Spec().DeepCopy()
 	spec.Limits.AnswerBytes, spec.Limits.CachedBytes = resource.MustParse("8Mi"), resource.MustParse("64Mi")
-	require.Equal(t, []string{"64Mi", "512Mi"}, []string{policy.Default().Spec().Limits.AnswerBytes.String(), policy.Default().Spec().Limits.CachedBytes.String()})
+	limits := policy.Default().Spec().Limits
+	require.Equal(t, []int64{64 << 20, 512 << 20}, []int64{limits.AnswerBytes.Value(), limits.CachedBytes.Value()})
 	small, err := policy.New("small", &spec)
 	require.NoError(t, err)
 	item := func(object interface{ Marshal() ([]byte, error) }) string {
