@@ -50,34 +50,35 @@ type hostileSpread struct {
 
 // hostileSpreads returns each odd value in constraints that may and may not be violated, by zone and by host name.
 func hostileSpreads() (all []hostileSpread) {
-	add := func(name string, refused *bool, change func(*corev1.TopologySpreadConstraint)) {
+	refused, free := ptr.To(true), ptr.To(false) // what may be violated holds no pod back, unless nothing can be made of it
+	add := func(name string, required, preferred *bool, change func(*corev1.TopologySpreadConstraint)) {
 		mayBeViolated := func(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }
-		held := refused
-		if held == nil {
-			held = new(bool) // what may be violated holds no pod back
-		}
 		for _, key := range []string{keyZone, corev1.LabelHostname} {
 			all = append(all,
-				hostileSpread{fmt.Sprintf("%s, required by %s", name, key), constraint(1, key, change), refused},
-				hostileSpread{fmt.Sprintf("%s, preferred by %s", name, key), constraint(1, key, mayBeViolated, change), held})
+				hostileSpread{fmt.Sprintf("%s, required by %s", name, key), constraint(1, key, change), required},
+				hostileSpread{fmt.Sprintf("%s, preferred by %s", name, key), constraint(1, key, mayBeViolated, change), preferred})
 		}
 	}
 	for name, selector := range invalidSelectors() {
-		add(name, ptr.To(true), func(c *corev1.TopologySpreadConstraint) { c.LabelSelector = selector })
+		add(name, refused, refused, func(c *corev1.TopologySpreadConstraint) { c.LabelSelector = selector })
 	}
-	add("no selector", nil, func(c *corev1.TopologySpreadConstraint) { c.LabelSelector = nil })
-	add("an empty selector", nil, func(c *corev1.TopologySpreadConstraint) { c.LabelSelector = &metav1.LabelSelector{} })
+	add("no selector", nil, free, func(c *corev1.TopologySpreadConstraint) { c.LabelSelector = nil })
+	add("an empty selector", nil, free, func(c *corev1.TopologySpreadConstraint) { c.LabelSelector = &metav1.LabelSelector{} })
 	for _, n := range []int32{math.MinInt32, -1, 0, math.MaxInt32} {
-		add(fmt.Sprint("maxSkew ", n), nil, func(c *corev1.TopologySpreadConstraint) { c.MaxSkew = n })
-		add(fmt.Sprint("minDomains ", n), nil, func(c *corev1.TopologySpreadConstraint) { c.MinDomains = ptr.To(n) })
+		skew := free
+		if n < 1 {
+			skew = nil // with enough pods around, kube-scheduler finds the score out of range
+		}
+		add(fmt.Sprint("maxSkew ", n), nil, skew, func(c *corev1.TopologySpreadConstraint) { c.MaxSkew = n })
+		add(fmt.Sprint("minDomains ", n), nil, free, func(c *corev1.TopologySpreadConstraint) { c.MinDomains = ptr.To(n) })
 	}
 	for _, odd := range []string{"", "foo", "///"} {
-		add(fmt.Sprintf("matchLabelKeys %q", odd), nil, func(c *corev1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{odd, odd} })
-		add(fmt.Sprintf("topologyKey %q", odd), nil, func(c *corev1.TopologySpreadConstraint) { c.TopologyKey = odd })
-		add(fmt.Sprintf("whenUnsatisfiable %q", odd), nil, func(c *corev1.TopologySpreadConstraint) {
+		add(fmt.Sprintf("matchLabelKeys %q", odd), nil, free, func(c *corev1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{odd, odd} })
+		add(fmt.Sprintf("topologyKey %q", odd), nil, free, func(c *corev1.TopologySpreadConstraint) { c.TopologyKey = odd })
+		add(fmt.Sprintf("whenUnsatisfiable %q", odd), nil, free, func(c *corev1.TopologySpreadConstraint) {
 			c.WhenUnsatisfiable = corev1.UnsatisfiableConstraintAction(odd)
 		})
-		add(fmt.Sprintf("policies %q", odd), nil, func(c *corev1.TopologySpreadConstraint) {
+		add(fmt.Sprintf("policies %q", odd), nil, free, func(c *corev1.TopologySpreadConstraint) {
 			c.NodeAffinityPolicy, c.NodeTaintsPolicy = ptr.To(corev1.NodeInclusionPolicy(odd)), ptr.To(corev1.NodeInclusionPolicy(odd))
 		})
 	}
