@@ -264,3 +264,15 @@ func statusFor(namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlace
 func annotationOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[schedulerv1alpha1.AnnotationPlacements]
 }
+
+// movesInterval returns how long requests for other placements of one namespace are apart, 0 where none are allowed.
+func movesInterval(ref *policy.Ref) time.Duration {
+	if moves := ref.Get().Spec().Scheduling.MovesPerHour; moves > 0 {
+		return time.Hour / time.Duration(moves)
+	}
+	return 0
+}
+
+// reasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
+// are moved for it. The message says why.
+const reasonNotMoved = "NotMoved"

@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/nodegroups"
 )
@@ -254,4 +256,17 @@ func sameForPods(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(view.Taints(a), view.Taints(b)) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
 		a.Annotations[schedulerv1alpha1.AnnotationNodeGroups] == b.Annotations[schedulerv1alpha1.AnnotationNodeGroups]
+}
+
+// losesCluster reports whether new pods of the namespace may no longer go to a super cluster to which they could go
+// before. The pod reconciler then removes the choice of those that wait there for a node.
+func (c placementChange) losesCluster() bool {
+	if c.old == nil {
+		return false
+	}
+	var current sets.Set[string]
+	if c.current != nil {
+		current = placement.Clusters(c.current.Status.Placements)
+	}
+	return !current.IsSuperset(placement.Clusters(c.old.Status.Placements))
 }

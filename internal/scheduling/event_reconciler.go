@@ -176,25 +176,25 @@ func announcementOfChoice(np *schedulerv1alpha1.NamespacePlacement) announcement
 }
 
 // announced returns the conditions whose change is an Event, and the super clusters that are left, or were (partEvent).
-func (c placementChange) announced() (conditions []string) {
+func announced(change placementChange) (conditions []string) {
 	for _, condition := range []string{
 		schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionRoomMade,
 		schedulerv1alpha1.ConditionGuaranteed, nominatedEvent,
 	} {
-		current := announcementOf(c.current, condition)
-		if current != (announcement{}) && current != announcementOf(c.old, condition) {
+		current := announcementOf(change.current, condition)
+		if current != (announcement{}) && current != announcementOf(change.old, condition) {
 			conditions = append(conditions, condition)
 		}
 	}
-	if now := announcementOfChoice(c.current); now != (announcement{}) && now != announcementOfChoice(c.old) {
+	if now := announcementOfChoice(change.current); now != (announcement{}) && now != announcementOfChoice(change.old) {
 		conditions = append(conditions, choiceEvent)
 	}
 	var was, is []schedulerv1alpha1.ClusterPlacement
-	if c.old != nil {
-		was = c.old.Status.Placements
+	if change.old != nil {
+		was = change.old.Status.Placements
 	}
-	if c.current != nil {
-		is = c.current.Status.Placements
+	if change.current != nil {
+		is = change.current.Status.Placements
 	}
 	clusters := sets.New[string]()
 	for _, p := range slices.Concat(was, is) {

@@ -3,14 +3,19 @@ package scheduling
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 const (
@@ -136,4 +141,61 @@ func written(ctx context.Context, write func(context.Context) error) (last error
 		return last == nil || errors.As(last, &status), nil
 	})
 	return last
+}
+
+// eventsPerSecond and eventBurst bound the Events that are recorded in one tenant control plane.
+const eventsPerSecond, eventBurst = 50, 1000
+
+// recorders makes the event recorders of one tenant. All of them together record at most eventsPerSecond.
+type recorders struct {
+	broadcaster events.EventBroadcaster
+	rate        *rate.Limiter
+}
+
+// startRecorders returns the recorders of the tenant whose API server api asks, until shutdown.
+func startRecorders(ctx context.Context, api kubernetes.Interface) (*recorders, error) {
+	broadcaster := events.NewBroadcaster(&eventWriter{sink: &events.EventSinkImpl{Interface: api.EventsV1()}})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return nil, fmt.Errorf("recording Events: %w", err)
+	}
+	return &recorders{broadcaster, rate.NewLimiter(eventsPerSecond, eventBurst)}, nil
+}
+
+// shutdown ends the recording.
+func (r *recorders) shutdown() { r.broadcaster.Shutdown() }
+
+// of returns a recorder of the reporting controller with that name.
+func (r *recorders) of(name string) events.EventRecorder {
+	return boundedRecorder{r.broadcaster.NewRecorder(scheme.Scheme, name), r.rate}
+}
+
+// ofPods returns the recorder of a profile of kube-scheduler. It is a profile.RecorderFactory.
+func (r *recorders) ofPods(name string) events.EventRecorder { return podRecorder{r.of(name)} }
+
+// boundedRecorder drops Events beyond a rate: each one is a request to the tenant's API server, and the broadcaster
+// remembers it for some minutes. How many wait for that API server is bounded by eventWriter.
+type boundedRecorder struct {
+	events.EventRecorder
+	rate *rate.Limiter
+}
+
+// Eventf implements events.EventRecorder.
+func (r boundedRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	if r.rate.Allow() {
+		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
+	}
+}
+
+// reasonScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
+const reasonScheduled = "Scheduled"
+
+// podRecorder drops the Events Scheduled, each of which costs the tenant's API server a request: the super cluster's
+// scheduler records one next, and the syncer copies it to the tenant with the node's name.
+type podRecorder struct{ events.EventRecorder }
+
+// Eventf implements events.EventRecorder.
+func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	if reason != reasonScheduled {
+		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
+	}
 }

@@ -131,5 +131,5 @@ func isHeldIn(pod *corev1.Pod, superCluster string) bool {
 	if pod.Annotations[view.AnnotationPinnedNode] != "" {
 		return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == superCluster
 	}
-	return pod.Spec.NodeName == superCluster && isBound(pod)
+	return pod.Spec.NodeName == superCluster && view.IsBound(pod)
 }

@@ -51,17 +51,6 @@ const (
 	reasonEvictionBlocked = "EvictionBlocked"
 )
 
-// evictionResult is what became of one request to evict a pod.
-type evictionResult string
-
-const (
-	resultEvicted evictionResult = "evicted"
-	resultBlocked evictionResult = "blocked"
-	resultGone    evictionResult = "gone"
-	resultChanged evictionResult = "changed"
-	resultError   evictionResult = "error"
-)
-
 // evictor evicts pods of one tenant from super clusters that their namespaces leave, by the tenant's Eviction API, so
 // that the tenant's budgets hold. From a super cluster that is lost it deletes those that are not Ready, as a control
 // plane does with pods of a node that does not answer: a budget would count them as disrupted already, and forbid it
@@ -333,7 +322,7 @@ func resultOf(err error) evictionResult {
 func refusalMessage(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return tenancy.Cut(err.Error(), maxRefusal)
+		return tenancy.Cut(err.Error(), tenancy.MaxEventNote)
 	}
 	if details := status.Status().Details; details != nil {
 		for _, cause := range details.Causes {

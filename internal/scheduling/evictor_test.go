@@ -26,6 +26,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -387,5 +388,5 @@ func TestRefusalMessage(t *testing.T) {
 	require.Equal(t, "The disruption budget web needs 2 healthy pods and has 2 currently", refusalMessage(forbidden()))
 	require.Equal(t, "slow down", refusalMessage(apierrors.NewTooManyRequests("slow down.", 1)))
 	require.Equal(t, "broken", refusalMessage(errors.New("broken")))
-	require.LessOrEqual(t, len(refusalMessage(errors.New(strings.Repeat("x", 1<<20)))), maxRefusal)
+	require.LessOrEqual(t, len(refusalMessage(errors.New(strings.Repeat("x", 1<<20)))), tenancy.MaxEventNote)
 }

@@ -311,11 +311,3 @@ func matters(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedule
 	}
 	return false
 }
-
-// sooner returns the smaller time to wait, where 0 is for ever.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}

@@ -234,9 +234,9 @@ func TestAChoiceThatNothingElseMeets(t *testing.T) {
 
 	old, now := onePlaced("byname", "r1"), &schedulerv1alpha1.NamespacePlacement{}
 	require.NoError(t, b.stored.Get(t.Context(), types.NamespacedName{Namespace: "tenant", Name: "byname"}, now))
-	require.Contains(t, placementChange{old: old, current: now}.announced(), choiceEvent)
+	require.Contains(t, announced(placementChange{old: old, current: now}), choiceEvent)
 	require.Equal(t, reasonChoiceUnmet, announcementOf(now, choiceEvent).reason)
-	require.NotContains(t, placementChange{old: now, current: now}.announced(), choiceEvent)
+	require.NotContains(t, announced(placementChange{old: now, current: now}), choiceEvent)
 
 	// The other one is drained, too.
 	b.node("r2", labelled(map[string]string{corev1.LabelHostname: "r2", "region": "eu"}), drained)

@@ -137,3 +137,14 @@ func (m *Metrics) preempted(result preemptionResult) {
 		m.preempts.WithLabelValues(string(result)).Inc()
 	}
 }
+
+// evictionResult is what became of one request to evict a pod.
+type evictionResult string
+
+const (
+	resultEvicted evictionResult = "evicted"
+	resultBlocked evictionResult = "blocked"
+	resultGone    evictionResult = "gone"
+	resultChanged evictionResult = "changed"
+	resultError   evictionResult = "error"
+)

@@ -480,15 +480,6 @@ func adopted(kept, held map[string]slice.Amounts) map[string]slice.Amounts {
 	return all
 }
 
-// clustersOf returns the super clusters where np reserves anything, and those in granted.
-func clustersOf(np *schedulerv1alpha1.NamespacePlacement, granted map[string]slice.Amounts) []string {
-	clusters := slices.Collect(maps.Keys(granted))
-	for i := range np.Status.Placements {
-		clusters = append(clusters, np.Status.Placements[i].Cluster)
-	}
-	return clusters
-}
-
 // remove deletes the NamespacePlacement of a namespace that a live read of the tenant control plane does not find. What
 // it reserves stays reserved until the super clusters show that it is free (Releaser).
 func (r *namespaceReconciler) remove(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (reconcile.Result, error) {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	nodehelpers "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
-	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,50 +32,9 @@ const (
 	nodesPerPage = 500
 	// pageDelay is after how long the next page is read.
 	pageDelay = 100 * time.Millisecond
-	// goneCheckPeriod is how often the Nodes of a super cluster whose Cluster was deleted are looked at: they are out
-	// of service once they are not Ready.
-	goneCheckPeriod = 20 * time.Second
-	// gonePatience is for how long a Node may not be Ready whose virtual Node was deleted too.
-	gonePatience = 5 * time.Minute
 	// goneNodePatience is after how long such a Node is deleted, if it has been out of service since.
 	goneNodePatience = 10 * time.Minute
 )
-
-// outOfService is what a virtual Node says about the tenants' Nodes of its super cluster. The zero outOfService says
-// that they serve.
-type outOfService struct {
-	// declared is whether the operator says that the super cluster is out of service, by the taint
-	// node.kubernetes.io/out-of-service, and value is that taint's.
-	declared bool
-	value    string
-	// gone is whether the Cluster was deleted: those of its Nodes that are not Ready are out of service.
-	gone bool
-}
-
-// outOfServiceOf returns what a virtual Node says.
-func outOfServiceOf(virtualNode *corev1.Node) outOfService {
-	_, ready := nodehelpers.GetNodeCondition(&virtualNode.Status, corev1.NodeReady)
-	says := outOfService{gone: ready != nil && ready.Reason == schedulerv1alpha1.ReasonClusterRemoved}
-	for i := range virtualNode.Spec.Taints {
-		if taint := &virtualNode.Spec.Taints[i]; taint.Key == corev1.TaintNodeOutOfService {
-			says.declared, says.value = true, taint.Value
-		}
-	}
-	return says
-}
-
-// taintOf returns the taint that a tenant's Node is to have, nil for none.
-func (o outOfService) taintOf(node *corev1.Node) *corev1.Taint {
-	taint := &corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: o.value, Effect: corev1.TaintEffectNoExecute}
-	switch {
-	case o.declared:
-		return taint
-	case o.gone && !nodeutil.IsNodeReady(node):
-		taint.Value = schedulerv1alpha1.ReasonClusterRemoved
-		return taint
-	}
-	return nil
-}
 
 // outOfServiceReconciler copies the taint node.kubernetes.io/out-of-service of virtual Nodes onto the tenant's Nodes of
 // their super clusters, and takes it off again: the tenant's own controllers then delete the pods of those Nodes, and,

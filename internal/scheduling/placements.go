@@ -312,3 +312,6 @@ func isAmbiguous(err error) bool {
 		return false
 	}
 }
+
+// errChanged is the error for a gang whose NamespacePlacement has another spec or other placements now, or was deleted.
+var errChanged = errors.New("changed since the decision")

@@ -81,7 +81,7 @@ func repairFor(pod *corev1.Pod, placed, leaving func(superCluster string) bool, 
 		return podRepair{end: true}
 	case pod.Annotations[view.AnnotationPinnedNode] != "":
 		return repairPinned(pod, placed, leaving, refusal, found)
-	case isBound(pod):
+	case view.IsBound(pod):
 		return repairBound(pod)
 	case annotation == "" && label == "":
 		return podRepair{}
@@ -183,9 +183,6 @@ func neverRan(pod *corev1.Pod) bool {
 		pod.Annotations[view.AnnotationPinnedNode] != "" && pod.Labels[schedulerv1alpha1.LabelSuperCluster] == ""
 }
 
-// isBound reports whether a pod of the pod view is bound to a node of its super cluster.
-func isBound(pod *corev1.Pod) bool { return pod.Annotations[view.AnnotationBoundNode] != "" }
-
 // mayNeedRepair reports whether a pod needs a repair under any placements. Event handlers call it; the reconciler then
 // reads the placements.
 func mayNeedRepair(pod *corev1.Pod) bool {
@@ -286,7 +283,7 @@ func (r *podReconciler) requested(item request) ([]*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
-	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return isBound(pod) || !mayNeedRepair(pod) }), nil
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return view.IsBound(pod) || !mayNeedRepair(pod) }), nil
 }
 
 func (r *podReconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
@@ -327,7 +324,7 @@ func (r *podReconciler) end(ctx context.Context, pod *corev1.Pod, _ *podRepair) 
 // another scheduler wrote, one of the tenant's own, stays.
 func (c *choices) awaitsProfiles(pod *corev1.Pod) bool {
 	_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-	return c.lacksProfile(pod) && scheduled == nil && pod.DeletionTimestamp == nil && !isBound(pod) && len(pod.Spec.SchedulingGates) == 0
+	return c.lacksProfile(pod) && scheduled == nil && pod.DeletionTimestamp == nil && !view.IsBound(pod) && len(pod.Spec.SchedulingGates) == 0
 }
 
 // tellProfiles tells the tenant of a pod that awaitsProfiles which there are.

@@ -442,19 +442,19 @@ func TestEventsOfGuarantees(t *testing.T) {
 	victim := placementChange{old: b.get("borrower", "b")}
 	undecided := b.get("owner", "a")
 	undecided.Status.Conditions = nil
-	require.Contains(t, placementChange{old: undecided, current: b.get("owner", "a")}.announced(), schedulerv1alpha1.ConditionGuaranteed)
+	require.Contains(t, announced(placementChange{old: undecided, current: b.get("owner", "a")}), schedulerv1alpha1.ConditionGuaranteed)
 	require.Equal(t, schedulerv1alpha1.ReasonWithinGuarantee, announcementOf(b.get("owner", "a"), schedulerv1alpha1.ConditionGuaranteed).reason)
 	b.preempt()
 	old.current, victim.current = b.get("owner", "a"), b.get("borrower", "b")
 
-	require.Equal(t, []string{nominatedEvent}, old.announced())
+	require.Equal(t, []string{nominatedEvent}, announced(old))
 	nominated := announcementOf(old.current, nominatedEvent)
 	require.Equal(t, corev1.EventTypeNormal+" "+reasonNominated, nominated.kind+" "+nominated.reason)
 	require.Contains(t, nominated.message, "cpu=3 is guaranteed to the tenant, and is given back by those who borrow it in r1")
 	require.NotContains(t, nominated.message, "borrower")
-	require.Empty(t, placementChange{old: old.current, current: old.current}.announced(), "it is told once")
+	require.Empty(t, announced(placementChange{old: old.current, current: old.current}), "it is told once")
 
-	require.Contains(t, victim.announced(), partEvent+"r1")
+	require.Contains(t, announced(victim), partEvent+"r1")
 	preempted := announcementOf(victim.current, partEvent+"r1")
 	require.Equal(t, corev1.EventTypeWarning+" "+reasonPreempted, preempted.kind+" "+preempted.reason)
 	require.Contains(t, preempted.message, "cpu=4 leaves super cluster r1")

@@ -42,9 +42,6 @@ const (
 	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or
 	// another namespace, or larger pieces are free.
 	reasonMoving = "Moving"
-	// reasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
-	// are moved for it. The message says why.
-	reasonNotMoved = "NotMoved"
 )
 
 const (
@@ -464,12 +461,4 @@ func (r *relocationReconciler) tell(namespace *corev1.Namespace, pod *corev1.Pod
 	}
 	r.events.record(namespace, event)
 	r.recorder.Eventf(pod, nil, event.kind, event.reason, "Place", "%s", tenancy.Cut(event.message, tenancy.MaxEventNote))
-}
-
-// movesInterval returns how long requests for other placements of one namespace are apart, 0 where none are allowed.
-func movesInterval(ref *policy.Ref) time.Duration {
-	if moves := ref.Get().Spec().Scheduling.MovesPerHour; moves > 0 {
-		return time.Hour / time.Duration(moves)
-	}
-	return 0
 }

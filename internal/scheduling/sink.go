@@ -25,9 +25,6 @@ import (
 // in the tenant's control plane.
 const refusalPeriod = time.Minute
 
-// errChanged is the error for a gang whose NamespacePlacement has another spec or other placements now, or was deleted.
-var errChanged = errors.New("changed since the decision")
-
 // statusSink is the placer.Sink that writes into the status of NamespacePlacements. It is safe for concurrent use.
 type statusSink struct {
 	store *Store

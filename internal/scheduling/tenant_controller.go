@@ -13,7 +13,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -34,7 +33,6 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/engage"
-	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
@@ -47,44 +45,6 @@ const (
 	// reconcileTimeout bounds one reconcile: a tenant's API server that accepts connections may never answer.
 	reconcileTimeout = time.Minute
 )
-
-// concern is what a request is about, and which reconciler it is for.
-type concern string
-
-const (
-	// concernNamespace: spec and status of a namespace's NamespacePlacement.
-	concernNamespace concern = "namespace"
-	// concernAnnotation: the placements annotation of a namespace.
-	concernAnnotation concern = "annotation"
-	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about what it has in a
-	// super cluster (partEvent).
-	concernEvent concern = "event"
-	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
-	// node.
-	concernPod concern = "pod"
-	// concernClaim: the home of a claim (name), or of all that have none, in one namespace or in all.
-	concernClaim concern = "claim"
-	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all claims
-	// and VolumeSnapshots.
-	concernClaimRelease concern = "claimRelease"
-	// concernClaimHome: the homes of claims without volume that their namespace has left, in one namespace or in all.
-	concernClaimHome concern = "claimHome"
-	// concernRelocation: slices of a namespace that are to move for a pod.
-	concernRelocation concern = "relocation"
-	// concernMove: an order to move slices of a namespace that no pod uses.
-	concernMove concern = "move"
-	// concernNodes: the nodes of the pod view.
-	concernNodes concern = "nodes"
-	// concernOutOfService: the taint out-of-service of the Nodes in the tenant.
-	concernOutOfService concern = "outOfService"
-)
-
-// request is one item of work of a tenant's controller.
-type request struct {
-	concern   concern
-	namespace string
-	name      string
-}
 
 // reconcilers holds the reconciler of each concern. A controller of its own for each would cost a tenant 20 goroutines
 // and 120 kB more (BenchmarkIdleController).
@@ -430,7 +390,7 @@ func requestsFor(change placementChange) []request {
 	if np.Annotations[schedulerv1alpha1.AnnotationMove] != "" {
 		items = append(items, request{concern: concernMove, namespace: np.Name})
 	}
-	for _, condition := range change.announced() {
+	for _, condition := range announced(change) {
 		items = append(items, request{concern: concernEvent, namespace: np.Name, name: condition})
 	}
 	if change.losesCluster() {
@@ -439,24 +399,11 @@ func requestsFor(change placementChange) []request {
 	return items
 }
 
-// losesCluster reports whether new pods of the namespace may no longer go to a super cluster to which they could go
-// before. The pod reconciler then removes the choice of those that wait there for a node.
-func (c placementChange) losesCluster() bool {
-	if c.old == nil {
-		return false
-	}
-	var current sets.Set[string]
-	if c.current != nil {
-		current = placement.Clusters(c.current.Status.Placements)
-	}
-	return !current.IsSuperset(placement.Clusters(c.old.Status.Placements))
-}
-
 // podHandler enqueues the pods that may need a repair, and the namespaces of those that wait, and forgets the choices
 // that are settled. However many pods of a namespace wait, the queue holds their namespace once.
 func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *choices, clock clock.PassiveClock) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
-		if isBound(pod) {
+		if view.IsBound(pod) {
 			chosen.forget(pod.UID)
 		}
 		chosen.seen(pod)

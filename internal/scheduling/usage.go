@@ -2,9 +2,12 @@ package scheduling
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 )
@@ -18,4 +21,13 @@ type Usage interface {
 	// Held returns what the namespace with that UID uses or may use, by super cluster. It returns false while there may
 	// be more, in super clusters that vc-scheduler has yet to list after its start.
 	Held(ctx context.Context, namespace types.NamespacedName, uid types.UID) (map[string]slice.Amounts, bool)
+}
+
+// clustersOf returns the super clusters where np reserves anything, and those in granted.
+func clustersOf(np *schedulerv1alpha1.NamespacePlacement, granted map[string]slice.Amounts) []string {
+	clusters := slices.Collect(maps.Keys(granted))
+	for i := range np.Status.Placements {
+		clusters = append(clusters, np.Status.Placements[i].Cluster)
+	}
+	return clusters
 }

@@ -24,6 +24,9 @@ import (
 // plane: the view's own spec.nodeName is a super cluster. It never reaches an API server.
 const AnnotationBoundNode = nodegroups.AnnotationBoundNode
 
+// IsBound returns whether a Pod of the view is bound to a node in the tenant control plane.
+func IsBound(pod *corev1.Pod) bool { return pod.Annotations[AnnotationBoundNode] != "" }
+
 // AnnotationPinnedNode is, on the Pods of a tenant's pod view, the node that a Pod is pinned to: by spec.nodeName, or
 // by a Binding that no syncer made. Such a Pod asks for the super cluster of that node.
 const AnnotationPinnedNode = "scheduler.tenancy.x-k8s.io/pinned-node"
