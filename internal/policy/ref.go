@@ -1,6 +1,8 @@
 package policy
 
-import "sync"
+import (
+	"sync"
+)
 
 // Ref holds the policy in force for one tenant while a connection to it lasts. It is safe for concurrent use. The nil
 // Ref and the zero Ref hold the shipped policy.
@@ -45,3 +47,6 @@ func (r *Ref) Set(policy *Policy) {
 		r.changed = nil
 	}
 }
+
+// ShowsClass returns whether the policy in force shows its tenant a StorageClass of super clusters.
+func (r *Ref) ShowsClass(class string) bool { return r.Get().MayOffer(StorageClasses, class) }

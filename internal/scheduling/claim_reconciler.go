@@ -185,9 +185,11 @@ type claimReconciler struct {
 	claims     corev1listers.PersistentVolumeClaimLister
 	classes    storagev1listers.StorageClassLister
 	placements client.Reader
-	dispatcher *Dispatcher
-	recorder   events.EventRecorder
-	clock      clock.PassiveClock
+	// virtualNodes returns the virtual Nodes by name, and free what they say of their storage. The maps are not changed.
+	virtualNodes func() map[string]*corev1.Node
+	free         func() map[string]freestorage.Sizes
+	recorder     events.EventRecorder
+	clock        clock.PassiveClock
 	// shows returns whether the tenant's policy shows a StorageClass of super clusters.
 	shows func(class string) bool
 	// told is what the claims that have no home were told last. The controller has one worker.
@@ -210,8 +212,8 @@ func (r *claimReconciler) Reconcile(ctx context.Context, item request) (reconcil
 	if err := r.placements.List(ctx, placements, client.InNamespace(r.key)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing NamespacePlacements: %w", err)
 	}
-	virtual := r.dispatcher.virtualNodes()
-	among := candidates{nodes: view.TenantNodes(virtual, placements.Items), free: r.dispatcher.storage.sizes(), shows: r.shows, now: r.clock.Now()}
+	virtual := r.virtualNodes()
+	among := candidates{nodes: view.TenantNodes(virtual, placements.Items), free: r.free(), shows: r.shows, now: r.clock.Now()}
 	var errs []error
 	beside := map[string]*claimsBeside{} // by namespace
 	for _, claim := range claims {

@@ -10,7 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -27,32 +26,10 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-func homelessClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name), ResourceVersion: "7", Annotations: map[string]string{}},
-		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("fast")},
-	}
-	for _, do := range change {
-		do(claim)
-	}
-	return claim
-}
-
-func withHome(home string) func(*corev1.PersistentVolumeClaim) {
-	return func(claim *corev1.PersistentVolumeClaim) {
-		claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] = home
-	}
-}
-
-func storageClassOf(mode storagev1.VolumeBindingMode, offering ...string) *storagev1.StorageClass {
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{}}, VolumeBindingMode: &mode}
-	for _, id := range offering {
-		class.Annotations["offered-by.tenancy.x-k8s.io/"+id] = "x"
-	}
-	return class
-}
-
 // TestHomeRequest: a claim that has lost its home is looked at with all that wait for room in its namespace.
+// noneFree is of super clusters that say nothing of their storage.
+func noneFree() map[string]freestorage.Sizes { return nil }
+
 func TestHomeRequest(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, request{concern: concernClaim, namespace: "web", name: "c"}, homeRequest(homelessClaim("c")))
@@ -176,7 +153,7 @@ func TestClaimsWithoutAHome(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(api, 0)
 	recorder := events.NewFakeRecorder(10)
 	r := &claimReconciler{
-		key: "acme", api: api, recorder: recorder, placements: builders.Client(metaScheme(t)).Build(), dispatcher: newDispatcher(), clock: clock.RealClock{}, shows: func(string) bool { return true },
+		key: "acme", api: api, recorder: recorder, placements: builders.Client(metaScheme(t)).Build(), virtualNodes: func() map[string]*corev1.Node { return nil }, free: noneFree, clock: clock.RealClock{}, shows: func(string) bool { return true },
 		claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 	}
 	factory.Start(t.Context().Done())
@@ -205,14 +182,12 @@ func TestClaimsGivenTogether(t *testing.T) {
 	t.Parallel()
 	api := builders.Clientset(homelessClaim("a"), homelessClaim("b"), homelessClaim("c"), homelessClaim("d"), storageClassOf(storagev1.VolumeBindingImmediate, "r1", "r2"))
 	factory := informers.NewSharedInformerFactory(api, 0)
+	nodes := map[string]*corev1.Node{"r1": st.MakeNode().Name("r1").Obj(), "r2": st.MakeNode().Name("r2").Obj()}
 	placement := builders.Placement("acme", "web").Held("r1", 1, "pods", "9").Held("r2", 1, "pods", "9").Obj()
 	r := &claimReconciler{
-		key: "acme", api: api, recorder: events.NewFakeRecorder(10), dispatcher: newDispatcher(), clock: clock.RealClock{}, shows: func(string) bool { return true },
+		key: "acme", api: api, recorder: events.NewFakeRecorder(10), virtualNodes: func() map[string]*corev1.Node { return nodes }, free: noneFree, clock: clock.RealClock{}, shows: func(string) bool { return true },
 		placements: builders.Client(metaScheme(t)).WithObjects(placement).Build(),
 		claims:     factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
-	}
-	for _, id := range []string{"r1", "r2"} {
-		r.dispatcher.nodes[id] = st.MakeNode().Name(id).Obj()
 	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())

@@ -44,13 +44,21 @@ type claimReleaser struct {
 	api    kubernetes.Interface
 	claims corev1listers.PersistentVolumeClaimLister
 	// snapshots are the tenant's VolumeSnapshots, which were read last at read. Nil: none are.
-	snapshots  dynamic.NamespaceableResourceInterface
-	read       time.Time
-	dispatcher *Dispatcher
+	snapshots dynamic.NamespaceableResourceInterface
+	read      time.Time
+	pool      virtualNodes
 	// meta reads what is stored in the meta cluster now.
 	meta  client.Reader
 	clock clock.PassiveClock
 	held  *heldNamespaces
+}
+
+// virtualNodes knows the super clusters of the pool. dispatch.Dispatcher implements it.
+type virtualNodes interface {
+	// VirtualNodes returns the virtual Nodes by name. The map is the caller's, the Nodes are not.
+	VirtualNodes() map[string]*corev1.Node
+	// LeftSince returns since when a super cluster without virtual Node has had none, as far as the process can tell.
+	LeftSince(superCluster string) time.Time
 }
 
 // witnessesOf returns the super clusters that hold a claim or snapshot which its tenant deletes.
@@ -146,7 +154,7 @@ func (r *claimReleaser) deletedSnapshots(ctx context.Context) (deleted []metav1.
 // first of the others waits, and after again, if that is not 0.
 func (r *claimReleaser) releaseAll(ctx context.Context, objects []metav1.Object, again time.Duration) (reconcile.Result, error) {
 	due := map[metav1.Object][]string{}
-	nodes := r.dispatcher.virtualNodes()
+	nodes := r.pool.VirtualNodes()
 	someLeft := false
 	for _, object := range objects {
 		for _, superCluster := range witnessesOf(object) {
@@ -181,7 +189,7 @@ func (r *claimReleaser) releaseAll(ctx context.Context, objects []metav1.Object,
 func (r *claimReleaser) waits(ctx context.Context, object metav1.Object, superCluster string, node *corev1.Node) time.Duration {
 	since := object.GetDeletionTimestamp().Time
 	if node == nil {
-		if left := r.dispatcher.leftSince(superCluster); since.Before(left) {
+		if left := r.pool.LeftSince(superCluster); since.Before(left) {
 			since = left
 		}
 	}

@@ -104,8 +104,9 @@ func TestClaimReleaser(t *testing.T) {
 			for _, id := range tc.stored {
 				meta.WithObjects(st.MakeNode().Name(id).Obj())
 			}
+			pool := &VirtualNodesFake{Nodes: map[string]*corev1.Node{}, Left: map[string]time.Time{}, Began: evictionNow.Add(-24 * time.Hour)}
 			r := &claimReleaser{
-				api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: newDispatcher(), meta: meta.Build(),
+				api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), pool: pool, meta: meta.Build(),
 				clock: testingclock.NewFakePassiveClock(evictionNow), snapshots: snapshots,
 			}
 			asked := map[string]int{}
@@ -118,16 +119,15 @@ func TestClaimReleaser(t *testing.T) {
 				}
 				return sets.New("other"), nil
 			}}
-			r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
 			if tc.left > 0 {
-				r.dispatcher.left["r1"] = evictionNow.Add(-tc.left)
+				pool.Left["r1"] = evictionNow.Add(-tc.left)
 			}
 			for _, id := range tc.cached {
 				ready := corev1.ConditionTrue
 				if slices.Contains(tc.lost, id) {
 					ready = corev1.ConditionUnknown
 				}
-				r.dispatcher.nodes[id] = st.MakeNode().Name(id).Condition(corev1.NodeReady, ready, "", "").Obj()
+				pool.Nodes[id] = st.MakeNode().Name(id).Condition(corev1.NodeReady, ready, "", "").Obj()
 			}
 			factory.Start(t.Context().Done())
 			factory.WaitForCacheSync(t.Context().Done())
@@ -169,10 +169,9 @@ func TestClaimReleaserHasAnOrder(t *testing.T) {
 		})))
 	}
 	r := &claimReleaser{
-		api: api, claims: claims.Lister(), dispatcher: newDispatcher(), clock: testingclock.NewFakePassiveClock(evictionNow),
+		api: api, claims: claims.Lister(), pool: &VirtualNodesFake{Began: evictionNow.Add(-24 * time.Hour)}, clock: testingclock.NewFakePassiveClock(evictionNow),
 		meta: builders.Client(metaScheme(t)).Build(),
 	}
-	r.dispatcher.began = evictionNow.Add(-24 * time.Hour)
 	_, err := r.Reconcile(t.Context(), request{concern: concernClaimRelease})
 	require.NoError(t, err)
 	var released []string

@@ -31,7 +31,7 @@ type Dispatcher struct {
 	// missed holds, by root namespace and name, the changes while the tenant had no controller: its control plane does
 	// not answer.
 	missed map[string]map[string]placementChange
-	// forgetful is whether no changes are kept: a pod scheduler that starts judges all pods anew.
+	// forgetful is whether no changes are kept.
 	forgetful bool
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
@@ -66,19 +66,22 @@ type subscriber struct {
 	storageChanged func()
 }
 
-// NewDispatcher returns a Dispatcher fed by the manager's cache, which must serve virtual Nodes only.
-func NewDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatcher, error) {
-	d := newDispatcher()
-	return d, d.watch(ctx, informers)
+// NewDispatcher returns a Dispatcher that knows nothing before Watch. A forgetful one keeps no changes for tenants that
+// have no controller: pod schedulers alone (PartPods) need none, because they judge all pods anew when they start.
+func NewDispatcher(forgetful bool) *Dispatcher {
+	return &Dispatcher{
+		subscribers: map[string]*subscriber{}, missed: map[string]map[string]placementChange{}, nodes: map[string]*corev1.Node{},
+		storage: newFreeStorage(), left: map[string]time.Time{}, began: time.Now(), forgetful: forgetful,
+	}
 }
 
-// watch feeds d from informers.
-func (d *Dispatcher) watch(ctx context.Context, informers ctrlcache.Cache) error {
+// Watch feeds d from the manager's cache, which must serve virtual Nodes only.
+func (d *Dispatcher) Watch(ctx context.Context, informers ctrlcache.Cache) error {
 	placements, err := informers.GetInformer(ctx, &schedulerv1alpha1.NamespacePlacement{})
 	if err != nil {
 		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
-	if _, err := placements.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, placementHandler(d.placement))); err != nil {
+	if _, err := placements.AddEventHandler(engage.Handler(ctx, "informer of NamespacePlacements", nil, placementHandler(d.Placement))); err != nil {
 		return fmt.Errorf("watching NamespacePlacements: %w", err)
 	}
 	nodes, err := informers.GetInformer(ctx, &corev1.Node{})
@@ -86,26 +89,12 @@ func (d *Dispatcher) watch(ctx context.Context, informers ctrlcache.Cache) error
 		return fmt.Errorf("watching virtual Nodes: %w", err)
 	}
 	_, err = nodes.AddEventHandler(engage.Handler(ctx, "informer of virtual Nodes", nil, engage.ObjectHandler(
-		func(node *corev1.Node) { d.node(node, false) },
-		func(node *corev1.Node) { d.node(node, true) })))
+		func(node *corev1.Node) { d.Node(node, false) },
+		func(node *corev1.Node) { d.Node(node, true) })))
 	if err != nil {
 		return fmt.Errorf("watching virtual Nodes: %w", err)
 	}
 	return nil
-}
-
-// NewPodDispatcher returns a Dispatcher for pod schedulers alone (PartPods).
-func NewPodDispatcher(ctx context.Context, informers ctrlcache.Cache) (*Dispatcher, error) {
-	d := newDispatcher()
-	d.forgetful = true
-	return d, d.watch(ctx, informers)
-}
-
-func newDispatcher() *Dispatcher {
-	return &Dispatcher{
-		subscribers: map[string]*subscriber{}, missed: map[string]map[string]placementChange{}, nodes: map[string]*corev1.Node{},
-		storage: newFreeStorage(), left: map[string]time.Time{}, began: time.Now(),
-	}
 }
 
 // placementHandler calls f for each change. The objects of the initial list are no changes.
@@ -144,16 +133,16 @@ func (d *Dispatcher) subscribe(clusterKey string, s subscriber) func() {
 	}
 }
 
-// virtualNodes returns the virtual Nodes by name. The map is the caller's, the Nodes are not.
-func (d *Dispatcher) virtualNodes() map[string]*corev1.Node {
+// VirtualNodes returns the virtual Nodes by name. The map is the caller's, the Nodes are not.
+func (d *Dispatcher) VirtualNodes() map[string]*corev1.Node {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return maps.Clone(d.nodes)
 }
 
-// leftSince returns since when a super cluster without virtual Node has had none, as far as this process can tell: no
+// LeftSince returns since when a super cluster without virtual Node has had none, as far as this process can tell: no
 // earlier than since it began to look.
-func (d *Dispatcher) leftSince(superCluster string) time.Time {
+func (d *Dispatcher) LeftSince(superCluster string) time.Time {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if left, seen := d.left[superCluster]; seen {
@@ -172,7 +161,8 @@ func (d *Dispatcher) Freed(namespace types.NamespacedName) {
 	}
 }
 
-func (d *Dispatcher) placement(change placementChange) {
+// Placement tells the controller of the tenant of a change. The informer calls it for each.
+func (d *Dispatcher) Placement(change placementChange) {
 	np := cmp.Or(change.current, change.old)
 	if np == nil {
 		return
@@ -216,7 +206,9 @@ func (d *Dispatcher) miss(clusterKey, name string, change placementChange) {
 	d.missed[clusterKey][name] = change
 }
 
-func (d *Dispatcher) node(node *corev1.Node, deleted bool) {
+// Node tells all controllers what they have to know of a virtual Node that was added, updated or deleted. The informer
+// calls it for each event.
+func (d *Dispatcher) Node(node *corev1.Node, deleted bool) {
 	d.mu.Lock()
 	previous := d.nodes[node.Name]
 	if deleted {

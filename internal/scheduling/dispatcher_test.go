@@ -9,15 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/test/builders"
 )
-
-func readiness(status corev1.ConditionStatus) func(*corev1.Node) {
-	return func(n *corev1.Node) {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-	}
-}
 
 func TestSameForPods(t *testing.T) {
 	t.Parallel()
@@ -58,30 +51,6 @@ func TestSameForPodsWhenTheTaintFollowsTheCondition(t *testing.T) {
 	require.True(t, sameForPods(before, after), "kube-controller-manager writes what the projection has had all along")
 }
 
-// TestALostClusterKeepsItsPodsAndGetsNoNew runs without the controllers of a meta cluster: the projection alone must
-// keep pods away.
-func TestALostClusterKeepsItsPodsAndGetsNoNew(t *testing.T) {
-	schedulertest.Bubble(t, func(t *testing.T) {
-		c := newTenant(t)
-		c.cluster("r1", readiness(corev1.ConditionTrue))
-		c.place("web", "r1", "8")
-		c.create("web", "before", "1")
-		c.wantIn("web", "before", "r1")
-		c.cluster("r1", readiness(corev1.ConditionUnknown))
-		c.create("web", "during", "1")
-		c.wantRefused("web", "during", "does not answer")
-		c.wantIn("web", "before", "r1")
-		c.cluster("r1", readiness(corev1.ConditionFalse))
-		c.create("web", "other", "1")
-		c.wantRefused("web", "other", "not ready")
-		c.wantIn("web", "before", "r1")
-		c.cluster("r1", readiness(corev1.ConditionTrue))
-		c.wantIn("web", "during", "r1")
-		c.wantIn("web", "other", "r1")
-		c.wantIn("web", "before", "r1")
-	})
-}
-
 func TestDispatcherRoutesByRootNamespace(t *testing.T) {
 	t.Parallel()
 	np := func(namespace, name, version string) *schedulerv1alpha1.NamespacePlacement {
@@ -93,8 +62,8 @@ func TestDispatcherRoutesByRootNamespace(t *testing.T) {
 		}
 		return np.Name + np.ResourceVersion
 	}
-	d := newDispatcher()
-	handler := placementHandler(d.placement)
+	d := NewDispatcher(false)
+	handler := placementHandler(d.Placement)
 	var got []string
 	subscribe := func(clusterKey string) func() {
 		return d.subscribe(clusterKey, subscriber{
@@ -116,7 +85,7 @@ func TestDispatcherRoutesByRootNamespace(t *testing.T) {
 	handler.OnUpdate(np("b", "web", "1"), np("b", "web", "2"))
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: np("a", "db", "1")})
 	want("a none->db1", "a web1->web2", "a db1->none")
-	d.node(builders.VirtualNode("r1").Obj(), false)
+	d.Node(builders.VirtualNode("r1").Obj(), false)
 	want("a nodes")
 
 	leave()
@@ -138,12 +107,11 @@ func TestDispatcherRoutesByRootNamespace(t *testing.T) {
 
 func TestADispatcherForPodsKeepsNothing(t *testing.T) {
 	t.Parallel()
-	d := newDispatcher()
-	d.forgetful = true
-	placementHandler(d.placement).OnAdd(builders.Placement("a", "web").Obj(), false)
+	d := NewDispatcher(true)
+	placementHandler(d.Placement).OnAdd(builders.Placement("a", "web").Obj(), false)
 	require.Empty(t, d.missed)
 	seen := 0
 	d.subscribe("a", subscriber{placementChanged: func(placementChange) { seen++ }})
-	placementHandler(d.placement).OnAdd(builders.Placement("a", "db").Obj(), false)
+	placementHandler(d.Placement).OnAdd(builders.Placement("a", "db").Obj(), false)
 	require.Equal(t, 1, seen)
 }

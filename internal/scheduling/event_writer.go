@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 const (
@@ -199,3 +199,6 @@ func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, act
 		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
 	}
 }
+
+// controllerName is the reporting controller of Events in tenant control planes.
+const controllerName = "vc-scheduler"

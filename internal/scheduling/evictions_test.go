@@ -17,9 +17,6 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// evictionNow is the time of tests of evictions.
-var evictionNow = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-
 // runningPod returns a pod of namespace web, as the tenant has it, that runs on node n1 of r1 and began an hour ago.
 func runningPod(name string, requests ...string) *corev1.Pod {
 	pod := builders.Pod("web", name, requests...).Node("r1.n1").Obj()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -49,7 +48,7 @@ func newEvictorBed(t *testing.T, pods ...*corev1.Pod) *evictorBed {
 	for _, pod := range inView(t, pods...) {
 		require.NoError(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
 	}
-	require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(web()))
+	require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(builders.Namespace("web")))
 	require.NoError(t, factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Add(builders.Quota("web", "quota", "cpu", "1")))
 	b := &evictorBed{T: t, clock: testingclock.NewFakePassiveClock(evictionNow), recorder: events.NewFakeRecorder(1000), registry: prometheus.NewRegistry(), answers: map[string]error{}}
 	metrics, err := NewMetrics(b.registry)
@@ -93,7 +92,9 @@ func (b *evictorBed) counted() map[string]int {
 }
 
 // forbidden returns of how many pods the metrics say that their eviction is forbidden.
-func (b *evictorBed) forbidden() float64 { return testutil.ToFloat64(b.metrics.blocked) }
+func (b *evictorBed) forbidden() float64 {
+	return metricValue(b, b.registry, "vc_scheduler_evictions_blocked", "")
+}
 
 func (b *evictorBed) recorded() (lines []string) {
 	for len(b.recorder.Events) > 0 {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -150,90 +149,4 @@ func (s *freeStorage) subscribe(ctx context.Context, handler cache.ResourceEvent
 		defer s.mu.Unlock()
 		delete(s.handlers, added)
 	})
-}
-
-// shownStorage is what one tenant's pod scheduler reads of the storage of super clusters: that of StorageClasses which
-// its policy shows. Of others a forged one would else tell it, by what is refused, how much is free.
-type shownStorage struct {
-	all   *freeStorage
-	shows func(class string) bool
-}
-
-// handler passes on to handler what happens to capacities of classes that are shown: VolumeBinding's hints queue pods
-// of any class when a bound grows.
-func (s shownStorage) handler(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{Handler: handler, FilterFunc: func(object any) bool {
-		capacity, ok := object.(*storagev1.CSIStorageCapacity)
-		return ok && s.shows(capacity.StorageClassName)
-	}}
-}
-
-// shownDrivers are the CSIDrivers of classes that are shown. Without one, VolumeBinding asks for no capacity.
-type shownDrivers struct {
-	cache.Indexer
-	shows func(class string) bool
-}
-
-// GetByKey implements cache.Store.
-func (d shownDrivers) GetByKey(key string) (object any, exists bool, err error) {
-	if class, ok := view.ClassOfDriver(key); !ok || !d.shows(class) {
-		return nil, false, nil
-	}
-	return d.Indexer.GetByKey(key) //nolint:wrapcheck // it is the store's
-}
-
-// storageInformer is an informer of objects of freeStorage. It sends no requests.
-type storageInformer struct {
-	emptyInformer
-	indexer cache.Indexer
-	// subscribe tells a handler of all objects, and of changes. Nil: there are no events.
-	subscribe func(cache.ResourceEventHandler)
-
-	mu sync.Mutex
-	// handlers wait until the informer runs: kube-scheduler is not complete before.
-	handlers []cache.ResourceEventHandler
-	begun    bool
-}
-
-// GetStore implements cache.SharedInformer.
-func (i *storageInformer) GetStore() cache.Store { return i.indexer }
-
-// GetIndexer implements cache.SharedIndexInformer.
-func (i *storageInformer) GetIndexer() cache.Indexer { return i.indexer }
-
-// Run implements cache.SharedInformer. It returns at once.
-func (i *storageInformer) Run(<-chan struct{}) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, handler := range i.handlers {
-		i.subscribe(handler)
-	}
-	i.begun, i.handlers = true, nil
-}
-
-// RunWithContext implements cache.SharedInformer.
-func (i *storageInformer) RunWithContext(ctx context.Context) { i.Run(ctx.Done()) }
-
-// AddEventHandler implements cache.SharedInformer.
-func (i *storageInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	switch {
-	case i.subscribe == nil:
-	case i.begun:
-		i.subscribe(handler)
-	default:
-		i.handlers = append(i.handlers, handler)
-	}
-	return synced{}, nil
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (i *storageInformer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return i.AddEventHandler(handler)
-}
-
-// AddEventHandlerWithOptions implements cache.SharedInformer.
-func (i *storageInformer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return i.AddEventHandler(handler)
 }

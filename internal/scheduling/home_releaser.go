@@ -37,14 +37,14 @@ import (
 // gonePatience. Either way the claim is written as it was read: who has made something meanwhile has written the
 // finalizer, and who is about to reads the claim again.
 type homeReleaser struct {
-	key        string
-	api        kubernetes.Interface
-	claims     corev1listers.PersistentVolumeClaimLister
-	store      *Store
-	dispatcher *Dispatcher
-	recorder   events.EventRecorder
-	clock      clock.PassiveClock
-	held       *heldNamespaces
+	key      string
+	api      kubernetes.Interface
+	claims   corev1listers.PersistentVolumeClaimLister
+	store    *Store
+	pool     virtualNodes
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	held     *heldNamespaces
 	// seen is since when the NamespacePlacements of claims that wait for a super cluster are as they are.
 	seen map[string]seenPlacement
 }
@@ -112,7 +112,7 @@ func (r *homeReleaser) release(ctx context.Context, namespace string, claims []*
 		return 0, err
 	}
 	since := r.seenSince(namespace, live)
-	nodes := r.dispatcher.virtualNodes()
+	nodes := r.pool.VirtualNodes()
 	stored := sync.OnceValues(func() (map[string]bool, error) { return storedNodes(ctx, r.store.live) })
 	var errs []error
 	for _, claim := range claims {
@@ -164,7 +164,7 @@ func (r *homeReleaser) waits(
 		return 0, nil
 	}
 	if node == nil {
-		if left := gonePatience - r.clock.Since(r.dispatcher.leftSince(home)); left > 0 {
+		if left := gonePatience - r.clock.Since(r.pool.LeftSince(home)); left > 0 {
 			return left, nil
 		}
 		there, err := stored()

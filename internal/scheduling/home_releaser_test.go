@@ -103,9 +103,10 @@ func TestHomeReleaser(t *testing.T) {
 			if tc.stored {
 				live.WithObjects(st.MakeNode().Name("r2").Obj())
 			}
+			pool := &VirtualNodesFake{Nodes: map[string]*corev1.Node{}, Left: map[string]time.Time{}, Began: time.Now()}
 			r := &homeReleaser{
 				key: "tenant", api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), store: NewStore(cached.Build(), live.Build()),
-				dispatcher: newDispatcher(), recorder: recorder, clock: clock,
+				pool: pool, recorder: recorder, clock: clock,
 				held: &heldNamespaces{clock: clock, read: func(_ context.Context, superCluster string) (sets.Set[string], error) {
 					require.Equal(t, "r2", superCluster)
 					require.False(t, tc.lost, "it is asked")
@@ -116,18 +117,18 @@ func TestHomeReleaser(t *testing.T) {
 				}},
 			}
 			if tc.left > 0 {
-				r.dispatcher.left["r2"] = evictionNow.Add(-tc.left)
+				pool.Left["r2"] = evictionNow.Add(-tc.left)
 			} else {
 				ready := corev1.ConditionTrue
 				if tc.lost {
 					ready = corev1.ConditionUnknown
 				}
-				r.dispatcher.nodes["r2"] = st.MakeNode().Name("r2").Condition(corev1.NodeReady, ready, "", "").Obj()
+				pool.Nodes["r2"] = st.MakeNode().Name("r2").Condition(corev1.NodeReady, ready, "", "").Obj()
 			}
 			factory.Start(t.Context().Done())
 			factory.WaitForCacheSync(t.Context().Done())
 			if tc.asked > 0 {
-				r.held.in(t.Context(), r.dispatcher.nodes["r2"])
+				r.held.in(t.Context(), pool.Nodes["r2"])
 				clock.SetTime(evictionNow.Add(tc.asked))
 			}
 			result, err := r.Reconcile(t.Context(), request{concern: concernClaimHome, namespace: "other"})

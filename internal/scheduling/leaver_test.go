@@ -1,27 +1,25 @@
 package scheduling
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
@@ -83,10 +81,6 @@ func (b *leaverBed) silent(node *corev1.Node) {
 	}}
 }
 
-func drained(node *corev1.Node) {
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
-}
-
 // after lets time pass, and runs what is due.
 func (b *leaverBed) after(d time.Duration) {
 	b.Helper()
@@ -145,14 +139,6 @@ func (b *leaverBed) grant(name, cluster, cpu string) {
 	})
 	require.NoError(b, err)
 	b.waiting[key] = b.time.Now()
-}
-
-func onePlaced(name string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
-	np := builders.Placement("tenant", name).Slice("cpu", "1").Quota("cpu", fmt.Sprint(len(clusters)))
-	for _, cluster := range clusters {
-		np.Held(cluster, 1, "cpu", "1")
-	}
-	return np.Obj()
 }
 
 func TestADrainThatIsTakenBack(t *testing.T) {
@@ -284,39 +270,6 @@ func TestAChoiceOfWhatGivesWay(t *testing.T) {
 			require.False(t, matches, "it is placed where it has chosen to be, or nowhere")
 		}
 	}
-}
-
-// TestOverduePodsOfANamespaceThatEnds: a namespace that terminates for ever does not keep what it is to give way with.
-// Until the deadline its pods are its own control plane's to delete: an API server evicts none there.
-func TestOverduePodsOfANamespaceThatEnds(t *testing.T) {
-	t.Parallel()
-	b := newTenantBed(t, web())
-	b.quota("web", "1")
-	b.settle()
-	b.grant("web", "r1")
-	b.settle()
-	evicts := &noted{again: time.Minute}
-	b.controller.reconcile[concernNamespace].(*namespaceReconciler).evictor = evicts
-	b.usage.set("r1", "web", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1"))})
-	np := b.stored()["web"]
-	np.Status, _, _ = placement.Next(np, placement.Facts{
-		Now: b.clock.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingPreempted},
-		Preemption: &placement.Preemption{For: "owner/a", Deadline: b.clock.Now().Add(10 * time.Minute)},
-	})
-	require.NoError(t, b.meta.Status().Update(t.Context(), np))
-	ends := web()
-	ends.DeletionTimestamp, ends.Finalizers = ptr.To(metav1.NewTime(b.clock.Now())), []string{"example.com/never"}
-	require.NoError(t, b.factory.Core().V1().Namespaces().Informer().GetIndexer().Update(ends))
-	b.clock.SetTime(np.Status.Placements[0].Leaving.Deadline.Add(-time.Minute))
-	item := request{concern: concernNamespace, namespace: "web"}
-	result, err := b.controller.reconcile.Reconcile(t.Context(), item)
-	require.NoError(t, err)
-	require.Equal(t, time.Minute, result.RequeueAfter)
-	require.Empty(t, evicts.lines)
-	b.clock.SetTime(b.clock.Now().Add(time.Minute))
-	_, err = b.controller.reconcile.Reconcile(t.Context(), item)
-	require.NoError(t, err)
-	require.Equal(t, []string{"web r1 cpu=1 Preempted"}, evicts.lines)
 }
 
 // TestPlacedWhereTheNodeIsGone: a namespace is placed while the virtual Node of a removed super cluster is deleted. It
@@ -465,107 +418,39 @@ func TestLeaverForgets(t *testing.T) {
 	require.Empty(t, b.placed)
 }
 
-// TestEventsOfAMove: a tenant is told when a part begins to leave, when it has left, and when it stays after all.
-func TestEventsOfAMove(t *testing.T) {
-	t.Parallel()
-	b := newTenantBed(t, web())
-	b.look()
-	np := onePlaced("web", "r1", "r2")
-	np.Spec.NamespaceUID = "1"
-	require.NoError(t, b.meta.Create(t.Context(), np))
-	step := func(change func(*schedulerv1alpha1.NamespacePlacement), want ...string) {
-		t.Helper()
-		old := np.DeepCopy()
-		change(np)
-		require.NoError(t, b.meta.Status().Update(t.Context(), np))
-		for _, item := range requestsFor(placementChange{old: old, current: np}) {
-			if item.concern == concernEvent {
-				_, err := b.controller.reconcile.Reconcile(t.Context(), item)
-				require.NoError(t, err)
+// BenchmarkLeaver lets 500 namespaces leave a super cluster that is drained: from the change of its virtual Node to the
+// write of the last NamespacePlacement, one after the other.
+func BenchmarkLeaver(b *testing.B) {
+	const namespaces = 500
+	b.Run(fmt.Sprintf("namespaces=%d", namespaces), func(b *testing.B) {
+		laps := &schedulertest.Laps{}
+		b.ReportAllocs()
+		for b.Loop() {
+			var placed []client.Object
+			for i := range namespaces {
+				np := builders.Placement("tenant", fmt.Sprintf("web-%03d", i)).Slice("cpu", "1").Quota("cpu", "10").Obj()
+				for j := range 10 {
+					np.Status.Placements = append(np.Status.Placements, builders.HeldSlices(fmt.Sprintf("r%d", j), 1, "cpu", "1"))
+				}
+				placed = append(placed, np)
 			}
+			stored := newStoredPlacements(b, placed...)
+			leaver := &Leaver{Store: NewStore(stored, stored), Usage: &measured{}, LostToleration: time.Minute, Clock: clock.RealClock{}}
+			node := builders.VirtualNode("r0").Obj()
+			leaver.setNode(node)
+			for _, np := range placed {
+				leaver.setPlaced(client.ObjectKeyFromObject(np), np.(*schedulerv1alpha1.NamespacePlacement))
+			}
+			node = node.DeepCopy()
+			drained(node)
+			laps.Start()
+			for _, key := range leaver.setNode(node) {
+				_, err := leaver.Reconcile(b.Context(), reconcile.Request{NamespacedName: key})
+				require.NoError(b, err)
+			}
+			laps.Stop()
+			require.Len(b, stored.writes, namespaces)
 		}
-		require.Empty(t, cmp.Diff(want, b.recorded()))
-	}
-	leaving := func(reason schedulerv1alpha1.LeavingReason) func(*schedulerv1alpha1.NamespacePlacement) {
-		return func(np *schedulerv1alpha1.NamespacePlacement) {
-			np.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reserved: np.Status.Placements[0].Reserved, Reason: reason}
-		}
-	}
-	const begins = "Normal Leaving cpu=1 leaves super cluster r1 (%s): it stays reserved there until the namespace is placed elsewhere and its pods there have ended"
-	step(leaving(schedulerv1alpha1.LeavingDrained), fmt.Sprintf(begins, "Drained"))
-	step(leaving(schedulerv1alpha1.LeavingDrained))
-	step(leaving(schedulerv1alpha1.LeavingLost), fmt.Sprintf(begins, "Lost"))
-	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements[0].Leaving = nil }, "Normal Stays cpu=1 stays in super cluster r1")
-	step(leaving(schedulerv1alpha1.LeavingShrunk))
-	step(leaving(schedulerv1alpha1.LeavingLost), fmt.Sprintf(begins, "Lost"))
-	step(leaving(schedulerv1alpha1.LeavingReturned), "Normal Leaving cpu=1 leaves super cluster r1, which answers again: the namespace is placed elsewhere, and it stays reserved there until its pods there have ended")
-	step(leaving(schedulerv1alpha1.LeavingShrunk)) // it leaves nevertheless
-	step(leaving(schedulerv1alpha1.LeavingDrained), fmt.Sprintf(begins, "Drained"))
-	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements = np.Status.Placements[1:] }, "Normal Left Nothing is reserved in super cluster r1 any more")
-}
-
-// noted is an evictor that notes what it is to evict.
-type noted struct {
-	lines []string
-	again time.Duration
-	err   error
-}
-
-func (n *noted) evict(_ context.Context, namespace string, evictions []placement.Eviction) (time.Duration, error) {
-	for _, e := range evictions {
-		n.lines = append(n.lines, fmt.Sprintf("%s %s %s %s", namespace, e.Cluster, e.Excess, e.Reason))
-	}
-	return n.again, n.err
-}
-
-func (*noted) settled(string) {}
-
-// TestPodsAreEvictedOnceTheyHaveAPlace passes on what placement.Next says, after it was written.
-func TestPodsAreEvictedOnceTheyHaveAPlace(t *testing.T) {
-	t.Parallel()
-	b := newTenantBed(t, web())
-	b.quota("web", "1")
-	b.settle()
-	b.grant("web", "r1")
-	b.settle()
-	evicts := &noted{again: time.Minute}
-	namespaces := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
-	namespaces.evictor = evicts
-	b.usage.set("r1", "web", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1"))})
-	item := request{concern: concernNamespace, namespace: "web"}
-	np := b.stored()["web"]
-	np.Status, _, _ = placement.Next(np, placement.Facts{Now: b.clock.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingDrained}})
-	require.NoError(t, b.meta.Status().Update(t.Context(), np))
-	b.settle()
-	require.Empty(t, evicts.lines, "there is no room elsewhere yet")
-	require.Contains(t, meta.FindStatusCondition(b.stored()["web"].Status.Conditions, schedulerv1alpha1.ConditionPlaced).Message, "super cluster r1 is drained")
-
-	b.grant("web", "r2")
-	b.look()
-	result, err := b.controller.reconcile.Reconcile(t.Context(), item)
-	require.NoError(t, err)
-	require.Equal(t, time.Minute, result.RequeueAfter)
-	require.Equal(t, []string{"web r1 cpu=1 Drained"}, evicts.lines)
-
-	evicts.err = errDown
-	_, err = b.controller.reconcile.Reconcile(t.Context(), item)
-	require.ErrorIs(t, err, errDown)
-}
-
-// TestLostTolerationOfANamespace: what is not valid is told, and the default holds.
-func TestLostTolerationOfANamespace(t *testing.T) {
-	t.Parallel()
-	b := newTenantBed(t, web())
-	b.quota("web", "1")
-	for text, want := range map[string]*metav1.Duration{"90s": {Duration: 90 * time.Second}, "soon": nil} {
-		namespace := web()
-		namespace.Annotations = map[string]string{schedulerv1alpha1.AnnotationLostToleration: text}
-		require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace, ""))
-		b.settle()
-		np := b.stored()["web"]
-		require.Equal(t, want, np.Spec.LostToleration)
-		require.Equal(t, "1", np.Spec.Quota.Cpu().String())
-		accepted := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionAccepted)
-		require.Equal(t, want == nil, accepted.Reason == schedulerv1alpha1.ReasonInvalidLostToleration, accepted.Message)
-	}
+		laps.Report(b)
+	})
 }

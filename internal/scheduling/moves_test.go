@@ -1,7 +1,6 @@
 package scheduling
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -17,9 +16,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
-	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/slice"
-	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -233,38 +230,6 @@ vc_scheduler_moves_total{reason="Drained",step="begun"} 2
 vc_scheduler_moves_total{reason="Drained",step="done"} 1
 vc_scheduler_moves_total{reason="Drained",step="undone"} 1
 `)))
-}
-
-// TestDecisionsAreCounted by what became of them.
-func TestDecisionsAreCounted(t *testing.T) {
-	t.Parallel()
-	b := newAccountBed(t)
-	b.quota("2")
-	np, err := b.Get(t.Context(), webKey)
-	require.NoError(t, err)
-	sink := newStatusSink(b.Store, b.time)
-	require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), refusal.Refusal{Message: "no"}))
-	require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), refusal.Refusal{Message: "no"}))
-	require.ErrorIs(t, sink.Commit(t.Context(), "tenant/web@0123456789abcdef", nil), errChanged)
-	b.stored.fail = func(int) (bool, error) {
-		return false, apierrors.NewForbidden(schedulerv1alpha1.GroupVersion.WithResource("namespaceplacements").GroupResource(), "web", nil)
-	}
-	require.Error(t, sink.Commit(t.Context(), view.Gang(np), assigned(np, "r1")))
-	b.stored.fail = nil
-	require.NoError(t, sink.Commit(context.WithoutCancel(t.Context()), view.Gang(np), assigned(np, "r1")))
-	np, err = b.Change(t.Context(), webKey, func(np *schedulerv1alpha1.NamespacePlacement) error {
-		next, refused := placement.Ask(np, `{"r2":2}`, time.Minute, b.time.Now())
-		require.Empty(t, refused)
-		np.Status = next
-		return nil
-	})
-	require.NoError(t, err)
-	require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), refusal.Refusal{Message: "no"}))
-	for result, want := range map[decisionResult]float64{
-		decisionPlaced: 1, decisionRefused: 2, decisionDenied: 1, decisionChanged: 1, decisionError: 1,
-	} {
-		require.InDelta(t, want, testutil.ToFloat64(b.Metrics.decisions.WithLabelValues(string(result))), 0, result)
-	}
 }
 
 // TestMetricsAreRegisteredOnce: a second program in the process takes those of the first.

@@ -9,10 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,46 +20,6 @@ import (
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
 )
-
-// twoInformers are the informers of the two kinds that the namespace scheduler is fed from.
-type twoInformers struct {
-	ctrlcache.Informers
-	placements, nodes cache.SharedIndexInformer
-}
-
-func (i twoInformers) GetInformer(_ context.Context, kind client.Object, _ ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
-	switch kind.(type) {
-	case *schedulerv1alpha1.NamespacePlacement:
-		return i.placements, nil
-	case *corev1.Node:
-		return i.nodes, nil
-	}
-	return nil, errors.New("there is no such informer")
-}
-
-// newInformers returns informers that run until ctx ends: of the NamespacePlacements of api, and of Nodes.
-func newInformers(ctx context.Context, api client.WithWatch, nodes *view.Source) twoInformers {
-	// An API server in memory sends nothing of what was written before a watch, so the watch begins before the list.
-	var watching watch.Interface
-	placements := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			list := &schedulerv1alpha1.NamespacePlacementList{}
-			var err error
-			if watching, err = api.Watch(ctx, list); err != nil {
-				return nil, err
-			}
-			return list, api.List(ctx, list)
-		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watching, nil },
-	}
-	informers := twoInformers{
-		placements: cache.NewSharedIndexInformer(placements, &schedulerv1alpha1.NamespacePlacement{}, 0, nil),
-		nodes:      cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, nil),
-	}
-	go informers.placements.RunWithContext(ctx)
-	go informers.nodes.RunWithContext(ctx)
-	return informers
-}
 
 // TestNamespaceScheduler runs the scheduler over real informers and an API server in memory.
 func TestNamespaceScheduler(t *testing.T) {

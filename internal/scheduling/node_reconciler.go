@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -14,10 +15,10 @@ import (
 // nodeReconciler projects the virtual Nodes and the tenant's placements onto the nodes of its pod view. Its requests
 // name nothing.
 type nodeReconciler struct {
-	key        string
-	placements client.Reader
-	dispatcher *Dispatcher
-	nodes      *view.Source
+	key          string
+	placements   client.Reader
+	virtualNodes func() map[string]*corev1.Node
+	nodes        *view.Source
 }
 
 // Reconcile replaces the nodes of the pod view by the current projection.
@@ -30,7 +31,7 @@ func (r *nodeReconciler) project(ctx context.Context) error {
 	if err := r.placements.List(ctx, placements, client.InNamespace(r.key)); err != nil {
 		return fmt.Errorf("listing NamespacePlacements: %w", err)
 	}
-	projected := view.TenantNodes(r.dispatcher.virtualNodes(), placements.Items)
+	projected := view.TenantNodes(r.virtualNodes(), placements.Items)
 	objects := make([]client.Object, len(projected))
 	for i := range projected {
 		objects[i] = projected[i]

@@ -54,9 +54,9 @@ const (
 // A tenant may make any number of Nodes that look like the syncer's. One reconcile reads one page, and the next one
 // waits in the queue like any other request.
 type outOfServiceReconciler struct {
-	key        string
-	api        kubernetes.Interface
-	dispatcher *Dispatcher
+	key          string
+	api          kubernetes.Interface
+	virtualNodes func() map[string]*corev1.Node
 	// meta reads what is stored in the meta cluster now.
 	meta  client.Reader
 	clock clock.PassiveClock
@@ -75,7 +75,7 @@ type outOfServiceReconciler struct {
 func (r *outOfServiceReconciler) Reconcile(ctx context.Context, _ request) (reconcile.Result, error) {
 	says := map[string]outOfService{}
 	serve := true
-	for name, virtualNode := range r.dispatcher.virtualNodes() {
+	for name, virtualNode := range r.virtualNodes() {
 		says[name] = outOfServiceOf(virtualNode)
 		serve = serve && says[name] == outOfService{}
 	}

@@ -62,17 +62,12 @@ var (
 	doesNotServe = nodeReady(corev1.ConditionUnknown, "NodeStatusUnknown")
 )
 
-func newOutOfService(api kubernetes.Interface, meta client.Reader) *outOfServiceReconciler {
-	return &outOfServiceReconciler{key: "tenant", api: api, dispatcher: newDispatcher(), meta: meta, clock: testingclock.NewFakePassiveClock(evictionNow)}
-}
-
-// metaScheme is that of what is read from the meta cluster.
-func metaScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	return scheme
+// newOutOfService returns the reconciler, and the virtual Nodes that it reads.
+func newOutOfService(api kubernetes.Interface, meta client.Reader) (*outOfServiceReconciler, map[string]*corev1.Node) {
+	nodes := map[string]*corev1.Node{}
+	return &outOfServiceReconciler{
+		key: "tenant", api: api, virtualNodes: func() map[string]*corev1.Node { return nodes }, meta: meta, clock: testingclock.NewFakePassiveClock(evictionNow),
+	}, nodes
 }
 
 // doesNotServeFor makes a Node that has not been Ready for d.
@@ -148,13 +143,13 @@ func TestOutOfService(t *testing.T) {
 			if tc.stored {
 				meta = meta.WithObjects(builders.VirtualNode("r1").Obj())
 			}
-			r := newOutOfService(api, meta.Build())
+			r, nodes := newOutOfService(api, meta.Build())
 			if tc.virtual != nil {
 				virtual := builders.VirtualNode("r1").Obj()
 				for _, change := range tc.virtual {
 					change(virtual)
 				}
-				r.dispatcher.nodes["r1"] = virtual
+				nodes["r1"] = virtual
 			}
 			want := before
 			if tc.want != nil {
@@ -214,9 +209,9 @@ func TestNodesOfGoneSuperClusters(t *testing.T) {
 			if tc.fails {
 				scheme = runtime.NewScheme()
 			}
-			r := newOutOfService(api, builders.Client(scheme).WithObjects(tc.meta...).Build())
+			r, nodes := newOutOfService(api, builders.Client(scheme).WithObjects(tc.meta...).Build())
 			if tc.cached {
-				r.dispatcher.nodes["r1"] = builders.VirtualNode("r1").Obj()
+				nodes["r1"] = builders.VirtualNode("r1").Obj()
 			}
 			_, err := r.Reconcile(t.Context(), request{concern: concernOutOfService})
 			require.Equal(t, tc.fails, err != nil)
@@ -230,7 +225,7 @@ func TestNodesOfGoneSuperClusters(t *testing.T) {
 func TestOutOfServiceReadsNothing(t *testing.T) {
 	t.Parallel()
 	api := builders.Clientset(tenantNode(tainted(noExecute), marked))
-	r := newOutOfService(api, clientfake.NewFakeClient())
+	r, nodes := newOutOfService(api, clientfake.NewFakeClient())
 	lists := func(want int) {
 		t.Helper()
 		api.ClearActions()
@@ -245,13 +240,13 @@ func TestOutOfServiceReadsNothing(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 	lists(1) // a taint of ours, and the virtual Node is not known
-	r.dispatcher.nodes["r1"] = builders.VirtualNode("r1").Obj()
+	nodes["r1"] = builders.VirtualNode("r1").Obj()
 	lists(1) // it is taken off
 	lists(0)
 	lists(0)
 	virtual := builders.VirtualNode("r1").Obj()
 	tainted(noExecute)(virtual)
-	r.dispatcher.nodes["r1"] = virtual
+	nodes["r1"] = virtual
 	lists(1)
 	lists(1)
 }
@@ -279,11 +274,11 @@ func TestOutOfServicePages(t *testing.T) {
 		patched = append(patched, action.(clienttesting.PatchAction).GetName())
 		return true, nil, fails
 	})
-	r := newOutOfService(api, clientfake.NewFakeClient())
+	r, nodes := newOutOfService(api, clientfake.NewFakeClient())
 	declare := func(taint corev1.Taint) {
 		virtual := builders.VirtualNode("r1").Obj()
 		tainted(taint)(virtual)
-		r.dispatcher.nodes["r1"] = virtual
+		nodes["r1"] = virtual
 	}
 	step := func() (reconcile.Result, error) {
 		return r.Reconcile(t.Context(), request{concern: concernOutOfService})
@@ -326,7 +321,7 @@ func TestOutOfServicePages(t *testing.T) {
 func TestDispatcherTellsWhatIsOutOfService(t *testing.T) {
 	t.Parallel()
 	told := 0
-	d := newDispatcher()
+	d := NewDispatcher(false)
 	d.subscribe("tenant", subscriber{nodesChanged: func() { told++ }})
 	node := builders.VirtualNode("r1").Obj()
 	for i, change := range []func(*corev1.Node){
@@ -335,11 +330,11 @@ func TestDispatcherTellsWhatIsOutOfService(t *testing.T) {
 	} {
 		node = node.DeepCopy()
 		change(node)
-		d.node(node, false)
+		d.Node(node, false)
 		require.Equal(t, i+1, told)
 		beat := node.DeepCopy()
 		beat.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(evictionNow)
-		d.node(beat, false)
+		d.Node(beat, false)
 		require.Equal(t, i+1, told)
 	}
 }

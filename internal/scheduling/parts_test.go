@@ -40,13 +40,13 @@ func TestParts(t *testing.T) {
 			chosen = nil
 		}
 		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), noStorage(), chosen, nil, func(err error) { t.Error(err) })
-		tenantsOf := &Tenants{Part: part, Client: stored, Store: NewStore(stored, stored), Usage: &measured{}, Dispatcher: newDispatcher()}
+		tenantsOf := &Tenants{Part: part, Client: stored, Store: NewStore(stored, stored), Usage: &measured{}, Dispatcher: NewDispatcher(false)}
 		c := newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: &policy.Ref{}}, api, factory, view.NewNodeSource(), chosen, events.NewFakeRecorder(10), func(error) {})
 		concerns[part] = slices.Sorted(maps.Keys(c.reconcile))
 
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 		require.NoError(t, c.watch(t.Context(), queue))
-		c.dispatcher.placement(placementChange{current: builders.Placement("tenant", "db").Obj()})
+		c.dispatcher.Placement(placementChange{current: builders.Placement("tenant", "db").Obj()})
 		require.NotZero(t, queue.Len())
 		for range queue.Len() {
 			item, _ := queue.Get()
@@ -74,7 +74,7 @@ func TestLead(t *testing.T) {
 	notLed := errors.New("another leads it")
 	leads, leading := false, make(chan context.CancelCauseFunc, 2)
 	tenantsOf := &Tenants{
-		Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: newDispatcher(), PodConfig: podConfig,
+		Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: NewDispatcher(false), PodConfig: podConfig,
 		Lead: func(ctx context.Context, tenant types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
 			require.Equal(t, types.UID("uid"), tenant)
 			if !leads {
@@ -150,7 +150,7 @@ func TestEngageWithoutTheCRD(t *testing.T) {
 	podConfig, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
 	require.NoError(t, err)
 	stored := newStoredPlacements(t)
-	tenantsOf := &Tenants{Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: newDispatcher(), PodConfig: podConfig, patience: patience}
+	tenantsOf := &Tenants{Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: NewDispatcher(false), PodConfig: podConfig, patience: patience}
 	ctx, cancel := context.WithCancel(schedulertest.Context(t))
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: server.URL}}

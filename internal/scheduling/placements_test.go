@@ -9,10 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,63 +18,6 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/test/builders"
 )
-
-var webKey = client.ObjectKey{Namespace: "tenant", Name: "web"}
-
-// cores is a resource list of so many cores.
-func cores(quantity string) corev1.ResourceList { return builders.Resources("cpu", quantity) }
-
-// storedPlacements is an API server of the meta cluster whose writes fail as a test wants.
-type storedPlacements struct {
-	client.WithWatch
-	// writes names the writes so far, also those that failed.
-	writes []string
-	// fail returns whether write number n happens, and what the writer is told. nil: all happen.
-	fail func(n int) (happens bool, err error)
-	// meanwhile is called before the first write.
-	meanwhile func()
-}
-
-func newStoredPlacements(t testing.TB, objects ...client.Object) *storedPlacements {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	s := &storedPlacements{}
-	write := func(name string, do func() error) error {
-		n := len(s.writes)
-		s.writes = append(s.writes, name)
-		if n == 0 && s.meanwhile != nil {
-			s.meanwhile()
-		}
-		if s.fail == nil {
-			return do()
-		}
-		happens, failure := s.fail(n)
-		if happens {
-			if err := do(); err != nil {
-				return err
-			}
-		}
-		return failure
-	}
-	s.WithWatch = builders.Client(scheme).WithObjects(builders.Copies(objects)...).
-		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-				return write("create", func() error { return c.Create(ctx, object, options...) })
-			},
-			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-				return write("spec", func() error { return c.Update(ctx, object, options...) })
-			},
-			SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, object client.Object, options ...client.SubResourceUpdateOption) error {
-				return write(subresource, func() error { return c.SubResource(subresource).Update(ctx, object, options...) })
-			},
-			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-				return write("delete", func() error { return c.Delete(ctx, object, options...) })
-			},
-		}).Build()
-	return s
-}
 
 // frozen is a cache that has not seen anything since it was made.
 type frozen struct {

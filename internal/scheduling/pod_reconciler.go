@@ -190,6 +190,16 @@ func mayNeedRepair(pod *corev1.Pod) bool {
 	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, nowhere, "", foundBound(pod)) != podRepair{}
 }
 
+// observe takes note of a state of a pod of the pod view, forgets the choice that it settles, and returns whether the pod
+// may need a repair.
+func (c *choices) observe(pod *corev1.Pod) bool {
+	if view.IsBound(pod) {
+		c.forget(pod.UID)
+	}
+	c.seen(pod)
+	return mayNeedRepair(pod) || c.awaitsProfiles(pod)
+}
+
 // podReconciler restores the super cluster annotation and label of pods where the tenant changed them, and removes them
 // from unbound pods that may not go there: their namespace holds nothing there any more, or the pod scheduler has
 // refused it. A request names one pod, or with name "" all pods of a namespace that wait for a node.

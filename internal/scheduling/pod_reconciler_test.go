@@ -162,7 +162,7 @@ func TestGoesAnew(t *testing.T) {
 			}
 			reconciler := &podReconciler{
 				key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(10),
-				virtualNodes: newDispatcher().virtualNodes, clock: testingclock.NewFakePassiveClock(now),
+				virtualNodes: func() map[string]*corev1.Node { return nil }, clock: testingclock.NewFakePassiveClock(now),
 			}
 			result, err := reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web", name: "pod"})
 			require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestAPinnedPodIsChosenAgain(t *testing.T) {
 	chosen := newChoices()
 	chosen.listed()
 	chosen.chose(pod.UID, "r1")
-	reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(1), clock: clock.RealClock{}, virtualNodes: newDispatcher().virtualNodes}
+	reconciler := &podReconciler{key: "tenant", store: NewStore(meta, meta), api: api, pods: pods.Lister(), choices: chosen, recorder: events.NewFakeRecorder(1), clock: clock.RealClock{}, virtualNodes: func() map[string]*corev1.Node { return nil }}
 	_, err = reconciler.Reconcile(t.Context(), request{concern: concernPod, namespace: "web", name: "pod"})
 	require.NoError(t, err)
 	left, err := api.CoreV1().Pods("web").Get(t.Context(), "pod", metav1.GetOptions{})

@@ -98,7 +98,7 @@ func newTenant(t testing.TB) *tenantControlPlane {
 func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantControlPlane {
 	t.Helper()
 	c := &tenantControlPlane{t: t, ctx: schedulertest.Context(t), virtual: map[string]*corev1.Node{}, policy: &policy.Ref{}, recorder: events.NewFakeRecorder(1000), meta: newStoredPlacements(t)}
-	c.storage = shownStorage{all: newFreeStorage(), shows: showsClass(c.policy)}
+	c.storage = shownStorage{all: newFreeStorage(), shows: c.policy.ShowsClass}
 	change(c)
 	if c.api == nil {
 		c.api = builders.Clientset()
@@ -215,12 +215,17 @@ func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.Shar
 	if store == nil {
 		store = NewStore(c.meta, c.meta)
 	}
-	reconciler := &podReconciler{key: "tenant", store: store, api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder, clock: clock.RealClock{}, virtualNodes: newDispatcher().virtualNodes}
+	reconciler := &podReconciler{key: "tenant", store: store, api: c.api, pods: pods.Lister(), choices: chosen, policy: c.policy, recorder: c.recorder, clock: clock.RealClock{}, virtualNodes: func() map[string]*corev1.Node { return nil }}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	chosen.bind(func(namespace, name string) {
 		queue.Add(request{concern: concernPod, namespace: namespace, name: name})
 	})
-	_, err := pods.Informer().AddEventHandler(podHandler(queue, chosen, clock.RealClock{}))
+	repair := func(pod *corev1.Pod) {
+		if chosen.observe(pod) {
+			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
+		}
+	}
+	_, err := pods.Informer().AddEventHandler(engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.forget(pod.UID) }))
 	require.NoError(c.t, err)
 	context.AfterFunc(ctx, queue.ShutDown)
 	go func() {
@@ -578,5 +583,29 @@ func TestPluginOutOfTree(t *testing.T) {
 		c.wantRefused("web", "first", "lacked the label of plugin Example")
 		c.place("web", "r2", "300m")
 		c.wantIn("web", "first", "r2")
+	})
+}
+
+// TestALostClusterKeepsItsPodsAndGetsNoNew runs without the controllers of a meta cluster: the projection alone must
+// keep pods away.
+func TestALostClusterKeepsItsPodsAndGetsNoNew(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.cluster("r1", readiness(corev1.ConditionTrue))
+		c.place("web", "r1", "8")
+		c.create("web", "before", "1")
+		c.wantIn("web", "before", "r1")
+		c.cluster("r1", readiness(corev1.ConditionUnknown))
+		c.create("web", "during", "1")
+		c.wantRefused("web", "during", "does not answer")
+		c.wantIn("web", "before", "r1")
+		c.cluster("r1", readiness(corev1.ConditionFalse))
+		c.create("web", "other", "1")
+		c.wantRefused("web", "other", "not ready")
+		c.wantIn("web", "before", "r1")
+		c.cluster("r1", readiness(corev1.ConditionTrue))
+		c.wantIn("web", "during", "r1")
+		c.wantIn("web", "other", "r1")
+		c.wantIn("web", "before", "r1")
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -247,7 +246,7 @@ func TestPreemptionIsBounded(t *testing.T) {
 	require.Equal(t, preemptionPeriod, b.preempt())
 	require.NotNil(t, b.leaving())
 	for result, want := range map[preemptionResult]float64{preemptionNone: 6, preemptionNominated: 1, preemptionFree: 0, preemptionChanged: 0, preemptionError: 0} {
-		require.InDelta(t, want, testutil.ToFloat64(b.store.Metrics.preempts.WithLabelValues(string(result))), 0, result)
+		require.InDelta(t, want, metricValue(t, b.registry, "vc_scheduler_preemptions_total", string(result)), 0, result)
 	}
 }
 

@@ -1,7 +1,6 @@
 package scheduling
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -147,22 +144,6 @@ func (b *requestBed) wants(placements, annotation string) {
 	}
 	require.Equal(b, placements, strings.Join(parts, " "))
 	require.Equal(b, annotation, annotationOf(&b.namespaces()[0]))
-}
-
-// poolReader reads NamespacePlacements from a meta cluster in memory, and virtual Nodes from a list.
-type poolReader struct {
-	client.Reader
-	nodes []*corev1.Node
-}
-
-func (r poolReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if nodes, isNodes := list.(*corev1.NodeList); isNodes {
-		for _, node := range r.nodes {
-			nodes.Items = append(nodes.Items, *node)
-		}
-		return nil
-	}
-	return r.Reader.List(ctx, list, options...)
 }
 
 // TestPlacementsOnRequest: a tenant writes other placements. They are granted beside what it has, its pods are evicted,
@@ -301,54 +282,6 @@ func TestEventsOfARefusalAreBounded(t *testing.T) {
 	require.Len(t, lines, 9)
 	require.Contains(t, lines[7], "restored: super cluster x07: it is not in the pool")
 	require.Contains(t, lines[8], "restored: and 92 other super clusters refuse")
-}
-
-// TestTenantsTakeTurnsAtBeingPlacedAnew: one tenant has removed the placements of all its namespaces, and is served
-// once before another that does so later.
-func TestTenantsTakeTurnsAtBeingPlacedAnew(t *testing.T) {
-	t.Parallel()
-	now := clocktesting.NewFakePassiveClock(time.Now())
-	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
-	require.NoError(t, err)
-	var objects []client.Object
-	waits := func(tenant, name string) reconcile.Request {
-		np := builders.Placement(tenant, name).UID(types.UID(tenant+name)).Slice("cpu", "1").Quota("cpu", "1").Held("r1", 1, "cpu", "1").Obj()
-		np.Status, _, _ = placement.Next(np, placement.Facts{Now: now.Now()})
-		var refused string
-		np.Status, refused = placement.Ask(np, "", time.Minute, now.Now())
-		require.Empty(t, refused)
-		require.True(t, placement.IsToBeChosen(np))
-		objects = append(objects, np)
-		return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(np)}
-	}
-	var many []reconcile.Request
-	for i := range 10 {
-		many = append(many, waits("many", fmt.Sprintf("ns%d", i)))
-	}
-	few := waits("few", "web")
-	meta := newMetaCluster(t, objects...).client
-	nodes := []*corev1.Node{builders.VirtualNode("r1", "cpu", "100").Obj()}
-	rescheduler := &Rescheduler{Store: NewStore(meta, meta), Reader: poolReader{meta, nodes}, Config: cfg, Clock: now}
-	queue := newRescheduleQueue("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	t.Cleanup(queue.ShutDown)
-	for _, request := range many {
-		queue.Add(request)
-	}
-	var served []reconcile.Request
-	for range 3 {
-		request, _ := queue.Get()
-		if len(served) == 0 {
-			queue.Add(few) // while one of the other tenant's is looked for
-		}
-		_, err := rescheduler.Reconcile(schedulertest.Context(t), request)
-		require.NoError(t, err)
-		queue.Done(request)
-		served = append(served, request)
-		np := &schedulerv1alpha1.NamespacePlacement{}
-		require.NoError(t, meta.Get(t.Context(), request.NamespacedName, np))
-		require.False(t, placement.IsToBeChosen(np))
-	}
-	require.Equal(t, []reconcile.Request{many[0], few, many[1]}, served)
 }
 
 // TestPlacedAnew: a tenant removes its placements, and the namespace is placed as if it had nothing.

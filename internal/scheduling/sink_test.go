@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -23,36 +23,8 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/view"
-	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/test/builders"
 )
-
-// metaCluster is an API server of the meta cluster whose readers are never behind.
-type metaCluster struct{ client client.WithWatch }
-
-func newMetaCluster(t *testing.T, objects ...client.Object) metaCluster {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	return metaCluster{client: builders.Client(scheme).WithObjects(builders.Copies(objects)...).
-		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).Build()}
-}
-
-// placementAsking returns a NamespacePlacement that asks for so many slices of one core.
-func placementAsking(cpu string) *schedulerv1alpha1.NamespacePlacement {
-	return builders.Placement("tenant", "web").UID("1").Generation(1).Slice("cpu", "1").Quota("cpu", cpu).Obj()
-}
-
-// assigned is a decision for all slices of np that are missing.
-func assigned(np *schedulerv1alpha1.NamespacePlacement, cluster string) []namespacegang.Assignment {
-	var assignments []namespacegang.Assignment
-	for _, object := range view.Slices(np) {
-		if pod := object.(*corev1.Pod); pod.Spec.NodeName == "" {
-			assignments = append(assignments, namespacegang.Assignment{Pod: pod, Cluster: cluster})
-		}
-	}
-	return assignments
-}
 
 // TestSinkWritesADecision commits what was decided for a namespace of two slices while something else happens to it.
 func TestSinkWritesADecision(t *testing.T) {
@@ -249,4 +221,40 @@ func TestRefusalsWithOtherFigures(t *testing.T) {
 	require.Equal(t, "900m is free", written("800m is free"))
 	now.SetTime(now.Now().Add(refusalPeriod))
 	require.Equal(t, "700m is free", written("700m is free"))
+}
+
+// TestDecisionsAreCounted by what became of them.
+func TestDecisionsAreCounted(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	stored := newStoredPlacements(t, builders.Placement("tenant", "web").UID("1").Slice("cpu", "1").Quota("cpu", "2").Obj())
+	store, registry := NewStore(stored, stored), prometheus.NewRegistry()
+	var err error
+	store.Metrics, err = NewMetrics(registry)
+	require.NoError(t, err)
+	np, err := store.Get(t.Context(), webKey)
+	require.NoError(t, err)
+	sink := newStatusSink(store, clock)
+	require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), refusal.Refusal{Message: "no"}))
+	require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), refusal.Refusal{Message: "no"}))
+	require.ErrorIs(t, sink.Commit(t.Context(), "tenant/web@0123456789abcdef", nil), errChanged)
+	stored.fail = func(int) (bool, error) {
+		return false, apierrors.NewForbidden(schedulerv1alpha1.GroupVersion.WithResource("namespaceplacements").GroupResource(), "web", nil)
+	}
+	require.Error(t, sink.Commit(t.Context(), view.Gang(np), assigned(np, "r1")))
+	stored.fail = nil
+	require.NoError(t, sink.Commit(context.WithoutCancel(t.Context()), view.Gang(np), assigned(np, "r1")))
+	np, err = store.Change(t.Context(), webKey, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		next, refused := placement.Ask(np, `{"r2":2}`, time.Minute, clock.Now())
+		require.Empty(t, refused)
+		np.Status = next
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, sink.Refuse(t.Context(), view.Gang(np), refusal.Refusal{Message: "no"}))
+	for result, want := range map[decisionResult]float64{
+		decisionPlaced: 1, decisionRefused: 2, decisionDenied: 1, decisionChanged: 1, decisionError: 1,
+	} {
+		require.InDelta(t, want, metricValue(t, registry, "vc_scheduler_namespace_decisions_total", string(result)), 0, result)
+	}
 }

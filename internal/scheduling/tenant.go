@@ -19,16 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/engage"
-	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 )
 
 const (
-	// controllerName is the reporting controller of Events in tenant control planes.
-	controllerName = "vc-scheduler"
-
 	// tenantQPS and tenantBurst bound the requests to one tenant control plane. A burst of pods costs one request each.
 	tenantQPS, tenantBurst = 500, 1000
 )
@@ -143,7 +139,7 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 
 	nodes := view.NewNodeSource()
 	chosen := t.choices()
-	storage := shownStorage{all: t.Dispatcher.storage, shows: showsClass(tenant.Policy)}
+	storage := shownStorage{all: t.Dispatcher.storage, shows: tenant.Policy.ShowsClass}
 	factory := tenantInformers(ctx, api, nodes, storage, chosen, tenant.Bounds, fail)
 	recorder := recorders.of(controllerName)
 	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
@@ -184,11 +180,6 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 	cancel()
 	<-ended
 	return err
-}
-
-// showsClass returns whether a policy shows its tenant a StorageClass of super clusters.
-func showsClass(ref *policy.Ref) func(class string) bool {
-	return func(class string) bool { return ref.Get().MayOffer(policy.StorageClasses, class) }
 }
 
 // choices returns the choices of a tenant's pod scheduler, nil where it runs in another process.

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -30,53 +29,6 @@ import (
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
 )
-
-var errDown = errors.New("the process is down")
-
-// measured is the Usage that a test writes.
-type measured struct {
-	// of holds what super clusters say about namespaces, by super cluster and name of the namespace. A super cluster
-	// that is not in it says that there is nothing, unless it is in silent.
-	of     map[string]map[string]placement.Use
-	silent sets.Set[string]
-	// listing is true while super clusters are not listed.
-	listing bool
-}
-
-func (m *measured) set(cluster, namespace string, use placement.Use) {
-	if m.of == nil {
-		m.of = map[string]map[string]placement.Use{}
-	}
-	if m.of[cluster] == nil {
-		m.of[cluster] = map[string]placement.Use{}
-	}
-	m.of[cluster][namespace] = use
-}
-
-func (m *measured) Usage(_ context.Context, namespace types.NamespacedName, superClusters []string) map[string]placement.Use {
-	used := map[string]placement.Use{}
-	for _, cluster := range superClusters {
-		if m.silent.Has(cluster) {
-			continue
-		}
-		use, known := m.of[cluster][namespace.Name]
-		if !known {
-			use = placement.Use{}
-		}
-		used[cluster] = use
-	}
-	return used
-}
-
-func (m *measured) Held(_ context.Context, namespace types.NamespacedName, uid types.UID) (map[string]slice.Amounts, bool) {
-	held := map[string]slice.Amounts{}
-	for cluster, namespaces := range m.of {
-		if use := namespaces[namespace.Name]; use.NamespaceUID == uid && use.Hard != nil && !m.silent.Has(cluster) {
-			held[cluster] = use.Hard
-		}
-	}
-	return held, !m.listing
-}
 
 // tenantBed runs a tenant's reconcilers one request at a time, on API servers in memory. It stands in for informers and
 // queue: settle shows the reconcilers what is stored, and hands them what changed, until nothing does.
@@ -156,7 +108,7 @@ func (b *tenantBed) start() {
 	b.down = false
 	b.factory = informers.NewSharedInformerFactory(b.api, 0)
 	b.store = NewStore(b.meta, b.meta)
-	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Usage: b.usage, Dispatcher: newDispatcher(), Profiles: b.profiles, DefaultSlice: slice.Of(cores("1"))}
+	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Usage: b.usage, Dispatcher: NewDispatcher(false), Profiles: b.profiles, DefaultSlice: slice.Of(cores("1"))}
 	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: b.policy}, b.api, b.factory, view.NewNodeSource(), newChoices(), b.recorder, func(error) {})
 	namespaces := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
 	namespaces.clock = b.clock

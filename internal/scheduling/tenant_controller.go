@@ -95,26 +95,26 @@ func newTenantController(
 	c := &tenantController{
 		key: tenant.Key, informers: factory, dispatcher: t.Dispatcher, placements: t.Client, fail: fail,
 		policy: tenant.Policy, limits: newTenantLimits(tenant.Policy), choices: chosen, reconcile: reconcilers{},
-		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, dispatcher: t.Dispatcher, nodes: nodes},
+		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, virtualNodes: t.Dispatcher.VirtualNodes, nodes: nodes},
 	}
 	if t.Part != PartPlacements {
 		c.reconcile[concernNodes] = c.nodes
 		c.reconcile[concernPod] = &podReconciler{
 			key: tenant.Key, store: t.Store, api: api, pods: factory.Core().V1().Pods().Lister(), choices: chosen, policy: tenant.Policy, recorder: recorder,
-			virtualNodes: t.Dispatcher.virtualNodes, clock: clock.RealClock{},
+			virtualNodes: t.Dispatcher.VirtualNodes, clock: clock.RealClock{},
 		}
 	}
 	if chosen != nil { // then the informers project claims, too
 		c.reconcile[concernClaim] = &claimReconciler{
-			key: tenant.Key, api: api, placements: t.Client, dispatcher: t.Dispatcher, recorder: recorder, clock: clock.RealClock{}, shows: showsClass(tenant.Policy),
+			key: tenant.Key, api: api, placements: t.Client, virtualNodes: t.Dispatcher.VirtualNodes, free: t.Dispatcher.storage.sizes, recorder: recorder, clock: clock.RealClock{}, shows: tenant.Policy.ShowsClass,
 			claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
 		}
 		held := t.heldOf(tenant)
 		c.reconcile[concernClaimRelease] = &claimReleaser{
-			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}, held: held,
+			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), pool: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}, held: held,
 		}
 		c.reconcile[concernClaimHome] = &homeReleaser{
-			key: tenant.Key, api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), store: t.Store, dispatcher: t.Dispatcher, recorder: recorder,
+			key: tenant.Key, api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), store: t.Store, pool: t.Dispatcher, recorder: recorder,
 			clock: clock.RealClock{}, held: held,
 		}
 	}
@@ -144,7 +144,7 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		claims = c.informers.Core().V1().PersistentVolumeClaims().Lister()
 		classes = c.informers.Storage().V1().StorageClasses().Lister()
 	}
-	shows := showsClass(tenant.Policy)
+	shows := tenant.Policy.ShowsClass
 	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c.evictor = &evictor{
 		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
@@ -164,7 +164,7 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
 		concernRelocation: &relocationReconciler{
 			key: tenant.Key, store: t.Store, pods: pods, claims: claims, classes: classes, namespaces: namespaces, usage: t.Usage,
-			virtualNodes: t.Dispatcher.virtualNodes, judge: &t.Dispatcher.judge, judgements: rate.NewLimiter(judgementsPerSecond, judgementsBurst),
+			virtualNodes: t.Dispatcher.VirtualNodes, judge: &t.Dispatcher.judge, judgements: rate.NewLimiter(judgementsPerSecond, judgementsBurst),
 			storage: func(superCluster, class string, size int64) bool {
 				return !shows(class) || t.Dispatcher.storage.sizes()[superCluster].Holds(class, size)
 			},
@@ -173,7 +173,7 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		concernMove: &moveReconciler{
 			key: tenant.Key, store: t.Store, namespaces: namespaces, usage: t.Usage, policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about,
 		},
-		concernOutOfService: &outOfServiceReconciler{key: tenant.Key, api: api, dispatcher: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}},
+		concernOutOfService: &outOfServiceReconciler{key: tenant.Key, api: api, virtualNodes: t.Dispatcher.VirtualNodes, meta: t.Store.live, clock: clock.RealClock{}},
 	})
 }
 
@@ -403,11 +403,7 @@ func requestsFor(change placementChange) []request {
 // that are settled. However many pods of a namespace wait, the queue holds their namespace once.
 func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *choices, clock clock.PassiveClock) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
-		if view.IsBound(pod) {
-			chosen.forget(pod.UID)
-		}
-		chosen.seen(pod)
-		if mayNeedRepair(pod) || chosen.awaitsProfiles(pod) {
+		if chosen.observe(pod) {
 			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
 		}
 		if _, waits := waitsSince(pod, clock.Now()); waits {

@@ -267,7 +267,7 @@ func TestExistingPlacementsGetTheFinalizer(t *testing.T) {
 // TestFreed: only NamespacePlacements that wait are enqueued.
 func TestFreed(t *testing.T) {
 	t.Parallel()
-	d := newDispatcher()
+	d := NewDispatcher(false)
 	var told []string
 	defer d.subscribe("tenant", subscriber{freed: func(namespace string) { told = append(told, namespace) }})()
 	d.Freed(webKey)
