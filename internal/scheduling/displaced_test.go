@@ -68,7 +68,7 @@ func TestAQuotaBeyondThePoolHoldsUpNoDrain(t *testing.T) {
 		placed := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
 		return placement.Encode(np.Status.Placements) == `{"r2":2}` && placed.Reason == schedulerv1alpha1.ReasonUnschedulable
 	}
-	require.Eventually(t, refused, patience, 5*time.Millisecond, "what leaves is placed, and the rest is refused")
+	require.Eventually(t, refused, schedulertest.Patience, 5*time.Millisecond, "what leaves is placed, and the rest is refused")
 	_, evict, _ := placement.Next(np, placement.Facts{Now: now, Used: usage.Usage(ctx, client.ObjectKeyFromObject(np), []string{"r1", "r2"})})
 	require.Equal(t, []placement.Eviction{{Cluster: "r1", Excess: slice.Of(cores("2")), Reason: schedulerv1alpha1.LeavingDrained}}, evict)
 

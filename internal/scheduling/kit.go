@@ -318,3 +318,7 @@ func metricValue(t testing.TB, registry prometheus.Gatherer, name, label string)
 	}
 	return 0
 }
+
+func reservedLimit(pairs ...string) func(*tenancyv1alpha1.TenantPolicySpec) {
+	return func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Reserved = builders.Resources(pairs...) }
+}

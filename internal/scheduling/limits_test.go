@@ -21,10 +21,6 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-func reservedLimit(pairs ...string) func(*tenancyv1alpha1.TenantPolicySpec) {
-	return func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Reserved = builders.Resources(pairs...) }
-}
-
 // limitedBed is a tenantBed with namespaces a, b, c and a policy.
 func limitedBed(t *testing.T, change func(*tenancyv1alpha1.TenantPolicySpec)) *tenantBed {
 	t.Helper()

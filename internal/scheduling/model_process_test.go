@@ -153,23 +153,23 @@ func (p *modelProcess) connect(tenant *modelTenant) *modelConnection {
 	for _, kind := range []string{"namespaces", "quotas", "pods"} {
 		c.informers[kind] = cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
 	}
-	namespaces := corev1listers.NewNamespaceLister(c.informers["namespaces"])
+	lister := corev1listers.NewNamespaceLister(c.informers["namespaces"])
 	quotas := corev1listers.NewResourceQuotaLister(c.informers["quotas"])
 	told := namespaceEvents{quotas: quotas, recorder: &events.FakeRecorder{}}
 	api := &modelTenantAPI{tenant: tenant, write: p.write}
 	c.namespace = &namespaceReconciler{
-		key: tenant.key, store: p.store, api: api, namespaces: namespaces, quotas: quotas, usage: p, clock: p.world.clock, recognized: api.recognized,
+		key: tenant.key, store: p.store, api: api, namespaces: lister, quotas: quotas, usage: p, clock: p.world.clock, recognized: api.recognized,
 		defaultSlice: modelSlice, quotaGrace: modelQuotaGrace, events: told, changes: newChangeLimiter(), policy: p.world.policies[tenant.key],
 		evictor: &evictor{
 			post:   func(_ context.Context, eviction *policyv1.Eviction) error { return p.evicts(tenant, eviction) },
 			remove: func(_ context.Context, pod *corev1.Pod) error { return p.removes(tenant, pod) },
-			pods:   corev1listers.NewPodLister(c.informers["pods"]), namespaces: namespaces, events: told, clock: p.world.clock,
+			pods:   corev1listers.NewPodLister(c.informers["pods"]), namespaces: lister, events: told, clock: p.world.clock,
 		},
 	}
 	c.annotation = &annotationReconciler{
-		key: tenant.key, store: p.store, api: api, namespaces: namespaces, events: told, clock: p.world.clock, restores: newRestoreLimiter(),
+		key: tenant.key, store: p.store, api: api, namespaces: lister, events: told, clock: p.world.clock, restores: newRestoreLimiter(),
 	}
-	c.move = &moveReconciler{key: tenant.key, store: p.store, namespaces: namespaces, usage: p, events: told, clock: p.world.clock}
+	c.move = &moveReconciler{key: tenant.key, store: p.store, namespaces: lister, usage: p, events: told, clock: p.world.clock}
 	return c
 }
 

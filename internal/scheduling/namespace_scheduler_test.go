@@ -53,7 +53,7 @@ func TestNamespaceScheduler(t *testing.T) {
 		require.Eventually(t, func() bool {
 			require.NoError(t, api.Get(ctx, client.ObjectKeyFromObject(np), np))
 			return good(np)
-		}, patience, 5*time.Millisecond, message)
+		}, schedulertest.Patience, 5*time.Millisecond, message)
 	}
 	eventually(func(np *schedulerv1alpha1.NamespacePlacement) bool {
 		placed := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)

@@ -150,7 +150,7 @@ func TestWhatIsGuaranteedIsGivenBack(t *testing.T) {
 	require.True(t, placement.IsGuaranteed(b.get("owner", "a")))
 	require.Zero(t, b.preempt(), "nothing is refused yet")
 	b.schedule()
-	require.Eventually(t, func() bool { return waitsForGuaranteed(b.get("owner", "a")) }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return waitsForGuaranteed(b.get("owner", "a")) }, schedulertest.Patience, 5*time.Millisecond)
 
 	require.Equal(t, preemptionPeriod, b.preempt())
 	require.True(t, placement.IsNominated(b.get("owner", "a"), "r1"))
@@ -173,7 +173,7 @@ func TestWhatIsGuaranteedIsGivenBack(t *testing.T) {
 	b.usage.set("r1", "b", placement.Use{Decision: placement.Decision(b.get("borrower", "b"), "r1")})
 	b.leave()
 	placed := func() bool { return placement.Encode(b.get("owner", "a").Status.Placements) == `{"r1":3}` }
-	require.Eventually(t, placed, patience, 5*time.Millisecond)
+	require.Eventually(t, placed, schedulertest.Patience, 5*time.Millisecond)
 	require.Nil(t, b.get("owner", "a").Status.Nominated)
 	require.Zero(t, b.preempt(), "it has all that is guaranteed")
 	require.Empty(t, b.get("borrower", "b").Status.Placements)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -56,8 +57,8 @@ func TestQuotaOfAnyExponent(t *testing.T) {
 		select {
 		case got := <-same:
 			require.Equal(t, tc.same, got, "%s, then %s", tc.before, tc.after)
-		case <-time.After(patience):
-			t.Fatalf("it takes more than %s to compare %s with %s", patience, tc.before, tc.after)
+		case <-time.After(schedulertest.Patience):
+			t.Fatalf("it takes more than %s to compare %s with %s", schedulertest.Patience, tc.before, tc.after)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestNamespaceSchedulerAnswersRequests(t *testing.T) {
 		require.Eventually(t, func() bool {
 			require.NoError(t, api.Get(ctx, client.ObjectKeyFromObject(np), answered))
 			return answered.Status.Requested.State != schedulerv1alpha1.RequestWaiting
-		}, patience, 5*time.Millisecond, "the request is answered")
+		}, schedulertest.Patience, 5*time.Millisecond, "the request is answered")
 		return answered
 	}
 	answered := ask(`{"r1":1,"r2":3}`)

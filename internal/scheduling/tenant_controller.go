@@ -135,7 +135,7 @@ func (c *tenantController) releaseSnapshots(cfg *rest.Config) (err error) {
 
 // addPlacements adds what keeps the tenant's NamespacePlacements.
 func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, recorder events.EventRecorder) {
-	namespaces := c.informers.Core().V1().Namespaces().Lister()
+	lister := c.informers.Core().V1().Namespaces().Lister()
 	quotas := c.informers.Core().V1().ResourceQuotas().Lister()
 	pods := c.informers.Core().V1().Pods().Lister()
 	var claims corev1listers.PersistentVolumeClaimLister
@@ -147,23 +147,23 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 	shows := tenant.Policy.ShowsClass
 	about := namespaceEvents{quotas: quotas, recorder: recorder}
 	c.evictor = &evictor{
-		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: namespaces, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
+		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: lister, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
 	}
 	maps.Copy(c.reconcile, reconcilers{
 		concernNamespace: &namespaceReconciler{
-			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, quotas: quotas, usage: t.Usage,
+			key: tenant.Key, store: t.Store, api: api, namespaces: lister, quotas: quotas, usage: t.Usage,
 			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice, quotaGrace: t.QuotaGrace,
 			policy: tenant.Policy, limits: c.limits, events: about, changes: newChangeLimiter(),
 			evictor:    c.evictor,
 			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},
 		concernAnnotation: &annotationReconciler{
-			key: tenant.Key, store: t.Store, api: api, namespaces: namespaces, events: about,
+			key: tenant.Key, store: t.Store, api: api, namespaces: lister, events: about,
 			clock: clock.RealClock{}, policy: tenant.Policy, limits: c.limits, restores: newRestoreLimiter(),
 		},
-		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: namespaces, events: about},
+		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: lister, events: about},
 		concernRelocation: &relocationReconciler{
-			key: tenant.Key, store: t.Store, pods: pods, claims: claims, classes: classes, namespaces: namespaces, usage: t.Usage,
+			key: tenant.Key, store: t.Store, pods: pods, claims: claims, classes: classes, namespaces: lister, usage: t.Usage,
 			virtualNodes: t.Dispatcher.VirtualNodes, judge: &t.Dispatcher.judge, judgements: rate.NewLimiter(judgementsPerSecond, judgementsBurst),
 			storage: func(superCluster, class string, size int64) bool {
 				return !shows(class) || t.Dispatcher.storage.sizes()[superCluster].Holds(class, size)
@@ -171,7 +171,7 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
 		},
 		concernMove: &moveReconciler{
-			key: tenant.Key, store: t.Store, namespaces: namespaces, usage: t.Usage, policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about,
+			key: tenant.Key, store: t.Store, namespaces: lister, usage: t.Usage, policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about,
 		},
 		concernOutOfService: &outOfServiceReconciler{key: tenant.Key, api: api, virtualNodes: t.Dispatcher.VirtualNodes, meta: t.Store.live, clock: clock.RealClock{}},
 	})

@@ -57,7 +57,7 @@ func TestAPanicCostsOneReconcile(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return count("good/hostile") == 1 && count("good/harmless") == 1 && count("bad/harmless") == 1 && count("bad/hostile") == 3
-	}, patience, time.Millisecond)
+	}, schedulertest.Patience, time.Millisecond)
 	cancel()
 	running.Wait()
 }

@@ -103,8 +103,8 @@ func (e *elections) setup(ctx context.Context, mgr ctrl.Manager, leader *schedul
 	if !e.splits() {
 		return nil
 	}
-	dispatcher, err := scheduling.NewPodDispatcher(ctx, mgr.GetCache())
-	if err != nil {
+	dispatcher := scheduling.NewDispatcher(true)
+	if err := dispatcher.Watch(ctx, mgr.GetCache()); err != nil {
 		return fmt.Errorf("following placements: %w", err)
 	}
 	pods := e.pods(leader, dispatcher)

@@ -43,8 +43,8 @@ func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
 
 	scheme, err := newScheme()
 	require.NoError(t, err)
-	dispatcher, err := scheduling.NewPodDispatcher(t.Context(), &informertest.FakeInformers{Scheme: scheme})
-	require.NoError(t, err)
+	dispatcher := scheduling.NewDispatcher(true)
+	require.NoError(t, dispatcher.Watch(t.Context(), &informertest.FakeInformers{Scheme: scheme}))
 	elected := &elections{shards: &shards.Shards{Options: shards.Options{Count: 2}}}
 	pods := elected.pods(&scheduling.Tenants{Part: scheduling.PartPlacements, Store: &scheduling.Store{}, PodConfig: read.podConfig, OutOfTree: read.outOfTree}, dispatcher)
 	require.Equal(t, scheduling.PartPods, pods.Part)

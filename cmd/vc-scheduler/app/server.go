@@ -175,8 +175,8 @@ func newScheme() (*runtime.Scheme, error) {
 
 // setup adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.
 func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elections) error {
-	dispatcher, err := scheduling.NewDispatcher(ctx, mgr.GetCache())
-	if err != nil {
+	dispatcher := scheduling.NewDispatcher(false)
+	if err := dispatcher.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	if err := mgr.Add(&proof.Guard{Name: "the meta cluster", Namespaces: proof.By(mgr.GetAPIReader())}); err != nil {
