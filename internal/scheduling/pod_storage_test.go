@@ -27,7 +27,7 @@ func noStorage() shownStorage {
 func TestHiddenStorage(t *testing.T) {
 	t.Parallel()
 	storage := shownStorage{all: newFreeStorage(), shows: func(class string) bool { return class == "fast" }}
-	tell(storage.all, map[string]string{"r1": `{"fast":"10Gi","hidden":"10Gi"}`})
+	setFree(storage.all, map[string]string{"r1": `{"fast":"10Gi","hidden":"10Gi"}`})
 	factory := informers.NewSharedInformerFactory(builders.Clientset(), 0)
 	projectVolumes(t.Context(), factory, factory, storage, func(err error) { t.Error(err) })
 	capacities := factory.Storage().V1().CSIStorageCapacities().Informer()
@@ -46,7 +46,7 @@ func TestHiddenStorage(t *testing.T) {
 		{`{"fast":"20Gi","hidden":"20Gi","more":"1Gi"}`, nil},
 		{`{"fast":"20Gi"}`, nil},
 	} {
-		tell(storage.all, map[string]string{"r1": step.free})
+		setFree(storage.all, map[string]string{"r1": step.free})
 		require.Equal(t, step.want, told)
 		told = nil
 	}
@@ -66,7 +66,7 @@ func TestPodsOfFreeStorage(t *testing.T) {
 		}
 		c := newTenantWith(t, func(c *tenantControlPlane) {
 			c.policy.Set(shows("fast"))
-			tell(c.storage.all, map[string]string{"r1": `{"fast":"10Gi","hidden":"0"}`, "r2": `{"fast":"20Gi","hidden":"0"}`})
+			setFree(c.storage.all, map[string]string{"r1": `{"fast":"10Gi","hidden":"0"}`, "r2": `{"fast":"20Gi","hidden":"0"}`})
 		})
 		for _, name := range []string{"r1", "r2"} {
 			c.cluster(name)
@@ -99,18 +99,18 @@ func TestPodsOfFreeStorage(t *testing.T) {
 		c.wantIn("web", "unseen", "r1")
 
 		// More is free: VolumeBinding's hints queue the pod.
-		tell(c.storage.all, map[string]string{"r1": `{"fast":"200Gi"}`, "r2": `{"fast":"20Gi"}`})
+		setFree(c.storage.all, map[string]string{"r1": `{"fast":"200Gi"}`, "r2": `{"fast":"20Gi"}`})
 		c.wantIn("web", "much", "r1")
 		// So they do when nothing is known any more.
 		uses("most", "fast", "1Ti")
 		c.wantRefused("web", "most", "0/2 super clusters are available: 2 have not enough free storage")
-		tell(c.storage.all, map[string]string{"r1": "", "r2": ""})
+		setFree(c.storage.all, map[string]string{"r1": "", "r2": ""})
 		require.Eventually(t, func() bool { return c.get("web", "most").Annotations[schedulerv1alpha1.AnnotationSuperCluster] != "" }, patience, 5*time.Millisecond)
 	})
 }
 
-// tell sets what super clusters say of their storage.
-func tell(storage *freeStorage, free map[string]string) {
+// setFree sets what super clusters say of their storage.
+func setFree(storage *freeStorage, free map[string]string) {
 	for superCluster, text := range free {
 		storage.set(superCluster, text)
 	}

@@ -27,7 +27,7 @@ func TestVolumesOfAnySize(t *testing.T) {
 		require.NoError(t, err)
 		c := newTenantWith(t, func(c *tenantControlPlane) {
 			c.policy.Set(volumes)
-			tell(c.storage.all, map[string]string{"r1": `{"fast":"10Gi"}`})
+			setFree(c.storage.all, map[string]string{"r1": `{"fast":"10Gi"}`})
 		})
 		c.cluster("r1")
 		c.place("web", "r1", "5")
