@@ -22,6 +22,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
+	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -76,20 +81,20 @@ func TestPlacementsRestored(t *testing.T) {
 			})
 			np := builders.Placement("tenant", "web").NamespaceUID("1").Slice("cpu", "1").Quota("cpu", "1").Held("r1", 1, "cpu", "1").Obj()
 			np.Status.Published, np.Status.Publishing = tc.published, tc.publishing
-			meta := newStoredPlacements(t, np)
+			meta := schedulingtest.NewStoredPlacements(t, np)
 			factory := informers.NewSharedInformerFactory(api, 0)
 			require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(namespace))
 			recorder := events.NewFakeRecorder(2)
-			reconciler := reconcilers{concernAnnotation: &annotationReconciler{
-				key: "tenant", store: NewStore(meta, meta), api: api, namespaces: factory.Core().V1().Namespaces().Lister(),
-				events: namespaceEvents{factory.Core().V1().ResourceQuotas().Lister(), recorder},
-				clock:  clock.RealClock{}, restores: newRestoreLimiter(),
+			reconciler := reconcilers{dispatch.ConcernAnnotation: &namespaces.AnnotationReconciler{
+				Key: "tenant", Store: placements.NewStore(meta, meta), API: api, Namespaces: factory.Core().V1().Namespaces().Lister(),
+				Events: tenantevents.NamespaceEvents{Quotas: factory.Core().V1().ResourceQuotas().Lister(), Recorder: recorder},
+				Clock:  clock.RealClock{}, Restores: namespaces.NewRestoreLimiter(),
 			}}
-			_, err := reconciler.Reconcile(t.Context(), request{concern: concernAnnotation, namespace: "web"})
+			_, err := reconciler.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: "web"})
 			require.Equal(t, tc.wantErr, err != nil, "%v", err)
 			require.Equal(t, tc.wantEvent, len(recorder.Events) == 1)
 			require.Equal(t, tc.wantWrites, writes)
-			require.NoError(t, meta.Get(t.Context(), webKey, np))
+			require.NoError(t, meta.Get(t.Context(), schedulingtest.WebKey, np))
 			require.Empty(t, cmp.Diff(tc.wantPublished, np.Status.Published))
 			require.Nil(t, np.Status.Publishing)
 			require.Equal(t, tc.wantRequested, np.Status.Requested != nil)
@@ -106,22 +111,22 @@ func TestAnInformerThatIsBehind(t *testing.T) {
 	api := builders.Clientset(namespace)
 	np := builders.Placement("tenant", "web").NamespaceUID("1").Slice("cpu", "1").Quota("cpu", "1").Held("r1", 1, "cpu", "1").Obj()
 	np.Status.Published = ptr.To(`{"r1":1}`)
-	meta := newStoredPlacements(t, np)
+	meta := schedulingtest.NewStoredPlacements(t, np)
 	factory := informers.NewSharedInformerFactory(api, 0)
 	for name, annotations := range map[string]map[string]string{"none": nil, "another": {schedulerv1alpha1.AnnotationPlacements: `{"r2":1}`}} {
 		before := web()
 		before.Annotations = annotations
 		require.NoError(t, factory.Core().V1().Namespaces().Informer().GetIndexer().Add(before))
 		recorder := events.NewFakeRecorder(2)
-		reconciler := reconcilers{concernAnnotation: &annotationReconciler{
-			key: "tenant", store: NewStore(meta, meta), api: api, namespaces: factory.Core().V1().Namespaces().Lister(),
-			events: namespaceEvents{factory.Core().V1().ResourceQuotas().Lister(), recorder},
-			clock:  clock.RealClock{}, restores: newRestoreLimiter(),
+		reconciler := reconcilers{dispatch.ConcernAnnotation: &namespaces.AnnotationReconciler{
+			Key: "tenant", Store: placements.NewStore(meta, meta), API: api, Namespaces: factory.Core().V1().Namespaces().Lister(),
+			Events: tenantevents.NamespaceEvents{Quotas: factory.Core().V1().ResourceQuotas().Lister(), Recorder: recorder},
+			Clock:  clock.RealClock{}, Restores: namespaces.NewRestoreLimiter(),
 		}}
-		_, err := reconciler.Reconcile(t.Context(), request{concern: concernAnnotation, namespace: "web"})
+		_, err := reconciler.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: "web"})
 		require.NoError(t, err)
 		require.Empty(t, recorder.Events, name)
-		require.Empty(t, meta.writes, name)
+		require.Empty(t, meta.Writes, name)
 	}
 }
 
@@ -136,11 +141,11 @@ func TestATenantThatKeepsChangingItsPlacements(t *testing.T) {
 	b.settle()
 	b.recorded()
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	annotations := b.controller.reconcile[concernAnnotation].(*annotationReconciler)
-	annotations.clock = clock
-	writes := len(b.meta.writes)
+	annotations := b.controller.reconcile[dispatch.ConcernAnnotation].(*namespaces.AnnotationReconciler)
+	annotations.Clock = clock
+	writes := len(b.meta.Writes)
 	restored := 0
-	item := request{concern: concernAnnotation, namespace: "web"}
+	item := dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: "web"}
 	for second := range 60 {
 		for n := range 5 {
 			b.tenantWrites("web", fmt.Sprintf(`{"r9":%d}`, 10*second+n+2))
@@ -151,15 +156,15 @@ func TestATenantThatKeepsChangingItsPlacements(t *testing.T) {
 				restored++
 				continue
 			}
-			require.Equal(t, restoreDelay, result.RequeueAfter)
+			require.Equal(t, namespaces.RestoreDelay, result.RequeueAfter)
 		}
 		clock.SetTime(clock.Now().Add(time.Second))
 	}
-	require.Equal(t, restoreBurst+59*restoresPerSecond, restored)
-	require.Equal(t, restored, len(b.meta.writes)-writes)
+	require.Equal(t, namespaces.RestoreBurst+59*namespaces.RestoresPerSecond, restored)
+	require.Equal(t, restored, len(b.meta.Writes)-writes)
 	require.Len(t, b.recorded(), restored, "an Event for each")
 
-	clock.SetTime(clock.Now().Add(restoreDelay))
+	clock.SetTime(clock.Now().Add(namespaces.RestoreDelay))
 	b.settle()
 	b.wantPublished("web")
 }
@@ -173,7 +178,7 @@ func TestPlacementsRestoredFromACacheThatIsBehind(t *testing.T) {
 	b.settle()
 	b.grant("web", "r1")
 	b.settle()
-	old := freeze(t, b.meta)
+	old := schedulingtest.Freeze(t, b.meta)
 	b.quota("web", "2")
 	b.settle()
 	b.grant("web", "r2")
@@ -181,9 +186,9 @@ func TestPlacementsRestoredFromACacheThatIsBehind(t *testing.T) {
 	b.recorded()
 	b.start()
 	b.look()
-	behind := *b.controller.reconcile[concernAnnotation].(*annotationReconciler)
-	behind.store = NewStore(old, b.meta)
-	_, err := behind.Reconcile(t.Context(), request{concern: concernAnnotation, namespace: "web"})
+	behind := *b.controller.reconcile[dispatch.ConcernAnnotation].(*namespaces.AnnotationReconciler)
+	behind.Store = placements.NewStore(old, b.meta)
+	_, err := behind.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: "web"})
 	require.NoError(t, err)
 	require.Empty(t, b.recorded())
 	b.wantPublished("web")
@@ -207,7 +212,7 @@ func TestEveryWriteLost(t *testing.T) {
 	life(whole)
 	whole.wantPublished("web")
 	require.Equal(t, `{"r1":1,"r2":1}`, whole.due("web"))
-	require.Contains(t, strings.Join(whole.meta.writes, " "), "status annotation status", "the order of writes")
+	require.Contains(t, strings.Join(whole.meta.Writes, " "), "status annotation status", "the order of writes")
 
 	for name, meanwhile := range map[string]struct {
 		do        func(b *tenantBed)
@@ -227,9 +232,9 @@ func TestEveryWriteLost(t *testing.T) {
 			}
 		}, wantEvent: true},
 	} {
-		for n := range whole.meta.writes {
+		for n := range whole.meta.Writes {
 			for _, happens := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%d-%s/happens=%v", name, n, whole.meta.writes[n], happens), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%d-%s/happens=%v", name, n, whole.meta.Writes[n], happens), func(t *testing.T) {
 					t.Parallel()
 					b := newTenantBed(t, web())
 					b.loseWrite, b.happens = n, happens
@@ -243,7 +248,7 @@ func TestEveryWriteLost(t *testing.T) {
 					b.start()
 					b.settle()
 					b.wantPublished("web")
-					restored := strings.Contains(strings.Join(b.recorded(), "\n"), reasonPlacementsRestored)
+					restored := strings.Contains(strings.Join(b.recorded(), "\n"), tenantevents.ReasonPlacementsRestored)
 					require.Equal(t, meanwhile.wantEvent && !mayBeOwn, restored)
 					b.start()
 					b.settle()
@@ -286,7 +291,7 @@ func TestWritesLostAlone(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/happens=%v", n, happens), func(t *testing.T) {
 				t.Parallel()
 				b := newTenantBed(t, web())
-				b.meta.fail = func(i int) (bool, error) {
+				b.meta.Fail = func(i int) (bool, error) {
 					if i == n {
 						return happens, context.DeadlineExceeded
 					}

@@ -14,6 +14,9 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -69,7 +72,7 @@ func TestClusterChoice(t *testing.T) {
 		accepted := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionAccepted)
 		require.Equal(t, step.wantReason, accepted.Reason, "step %d: %s", i, accepted.Message)
 		require.Equal(t, step.wantReason == schedulerv1alpha1.ReasonAccepted, accepted.Status == metav1.ConditionTrue)
-		require.Equal(t, slice.Of(cores(step.wantQuota)).Minus(nil), slice.Of(np.Spec.Quota).Minus(nil), "step %d", i)
+		require.Equal(t, slice.Of(schedulingtest.Cores(step.wantQuota)).Minus(nil), slice.Of(np.Spec.Quota).Minus(nil), "step %d", i)
 		require.Equal(t, map[string]string{"pool": "shared"}, np.Spec.NodeSelector, "step %d", i)
 		var selector map[string]string
 		if np.Spec.ClusterChoice != nil {
@@ -145,18 +148,18 @@ func TestSpreadOfManySlices(t *testing.T) {
 				}
 				b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) {
 					if step.maxCPU != "" {
-						spec.Limits.Reserved = cores(step.maxCPU)
+						spec.Limits.Reserved = schedulingtest.Cores(step.maxCPU)
 					}
 				})
 				b.look()
-				reconciler := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
-				reconciler.quotaGrace = 30 * time.Second
-				_, err := reconciler.Reconcile(t.Context(), request{concern: concernNamespace, namespace: "web"})
+				reconciler := b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler)
+				reconciler.QuotaGrace = 30 * time.Second
+				_, err := reconciler.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 				require.NoError(t, err)
 				np := b.stored()["web"]
 				condition := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionAccepted)
 				require.Equal(t, step.wantReason, condition.Reason, "step %d: %s", i, condition.Message)
-				require.Equal(t, slice.Of(cores(step.wantQuota)).Minus(nil), slice.Of(np.Spec.Quota).Minus(nil), "step %d", i)
+				require.Equal(t, slice.Of(schedulingtest.Cores(step.wantQuota)).Minus(nil), slice.Of(np.Spec.Quota).Minus(nil), "step %d", i)
 				var skew int32
 				if np.Spec.ClusterChoice != nil {
 					skew = np.Spec.ClusterChoice.TopologySpreadConstraints[0].MaxSkew
@@ -183,7 +186,7 @@ func TestChangesHaveARate(t *testing.T) {
 	b.setPolicy(tolerated)
 	reconcileOne := func(name string) (time.Duration, *schedulerv1alpha1.NamespacePlacementSpec) {
 		b.look()
-		result, err := b.controller.reconcile.Reconcile(t.Context(), request{concern: concernNamespace, namespace: name})
+		result, err := b.controller.reconcile.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: name})
 		require.NoError(t, err)
 		return result.RequeueAfter, &b.stored()[name].Spec
 	}
@@ -197,12 +200,12 @@ func TestChangesHaveARate(t *testing.T) {
 		return reconcileOne(name)
 	}
 	b.quota("web", "2")
-	for i := range 2 * changeBurst { // while nothing is placed
+	for i := range 2 * namespaces.ChangeBurst { // while nothing is placed
 		later, _ := choose("web", fmt.Sprint("waiting-", i))
 		require.Zero(t, later)
 	}
 	b.grant("web", "r1")
-	for i := range changeBurst {
+	for i := range namespaces.ChangeBurst {
 		later, spec := choose("web", fmt.Sprint("r", i))
 		require.Zero(t, later)
 		require.Equal(t, fmt.Sprint("r", i), spec.ClusterChoice.NodeSelector[corev1.LabelHostname])
@@ -215,7 +218,7 @@ func TestChangesHaveARate(t *testing.T) {
 		annotate("web", annotations)
 		b.quota("web", "3")
 		later, spec := reconcileOne("web")
-		require.Equal(t, changeDelay, later)
+		require.Equal(t, namespaces.ChangeDelay, later)
 		require.Equal(t, "r9", spec.ClusterChoice.NodeSelector[corev1.LabelHostname])
 		require.Len(t, spec.ClusterChoice.Tolerations, 1)
 		require.Equal(t, slice.Amounts{"cpu": 1000}, slice.Of(spec.Slice))
@@ -227,7 +230,7 @@ func TestChangesHaveARate(t *testing.T) {
 	b.setPolicy(tolerated)
 
 	later, spec := choose("web", "r9")
-	require.Equal(t, changeDelay, later, "it tolerates more than it did")
+	require.Equal(t, namespaces.ChangeDelay, later, "it tolerates more than it did")
 	require.Empty(t, spec.ClusterChoice.Tolerations)
 	b.clock.SetTime(b.clock.Now().Add(time.Second))
 	later, spec = reconcileOne("web")
@@ -351,9 +354,9 @@ func TestAQuotaThatIsGone(t *testing.T) {
 					require.NoError(t, quotas.Delete(builders.Quota("web", "quota")))
 				}
 				b.look()
-				reconciler := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
-				reconciler.quotaGrace = 30 * time.Second
-				result, err := reconciler.Reconcile(t.Context(), request{concern: concernNamespace, namespace: "web"})
+				reconciler := b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler)
+				reconciler.QuotaGrace = 30 * time.Second
+				result, err := reconciler.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 				require.NoError(t, err)
 				np := b.stored()["web"]
 				require.Equal(t, step.want, !placement.Staying(np.Status.Placements).IsZero(), "step %d", i)

@@ -16,6 +16,10 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/scheduling/eviction"
+	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -30,11 +34,11 @@ func TestAQuotaBeyondThePoolHoldsUpNoDrain(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	np := builders.Placement("tenant", "web").UID("web").Slice("cpu", "1").Quota("cpu", "100").Held("r1", 2, "cpu", "2").Obj()
 	np.Status, _, _ = placement.Next(np, placement.Facts{Now: now})
-	api := newMetaCluster(t, np).client
-	store := NewStore(api, api)
-	usage := &measured{}
-	usage.set("r1", "web", placement.Use{Requests: slice.Of(cores("2")), Hard: slice.Of(cores("2"))})
-	leaver := &Leaver{Store: store, Usage: usage, LostToleration: time.Minute, Clock: testingclock.NewFakePassiveClock(now)}
+	api := schedulingtest.NewMetaCluster(t, np).Client
+	store := placements.NewStore(api, api)
+	usage := &schedulingtest.Measured{}
+	usage.Set("r1", "web", placement.Use{Requests: slice.Of(schedulingtest.Cores("2")), Hard: slice.Of(schedulingtest.Cores("2"))})
+	leaver := &eviction.Leaver{Store: store, Usage: usage, LostToleration: time.Minute, Clock: testingclock.NewFakePassiveClock(now)}
 	look := func() {
 		t.Helper()
 		_, err := leaver.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(np)})
@@ -45,10 +49,10 @@ func TestAQuotaBeyondThePoolHoldsUpNoDrain(t *testing.T) {
 	for _, id := range []string{"r1", "r2"} {
 		node := builders.VirtualNode(id, "cpu", "4").Obj()
 		if id == "r1" {
-			drained(node)
+			schedulingtest.Drained(node)
 		}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		leaver.setNode(node)
+		leaver.SetNode(node)
 		nodes.Set(id, node)
 	}
 	look()
@@ -56,7 +60,7 @@ func TestAQuotaBeyondThePoolHoldsUpNoDrain(t *testing.T) {
 
 	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
 	require.NoError(t, err)
-	scheduler := &NamespaceScheduler{Informers: newInformers(ctx, api, nodes), Cached: api, Live: api, Store: store, Config: cfg}
+	scheduler := &namespacescheduler.Scheduler{Informers: schedulingtest.NewInformers(ctx, api, nodes), Cached: api, Live: api, Store: store, Config: cfg}
 	done := make(chan error, 1)
 	go func() { done <- scheduler.Start(ctx) }()
 	t.Cleanup(func() {
@@ -70,9 +74,9 @@ func TestAQuotaBeyondThePoolHoldsUpNoDrain(t *testing.T) {
 	}
 	require.Eventually(t, refused, schedulertest.Patience, 5*time.Millisecond, "what leaves is placed, and the rest is refused")
 	_, evict, _ := placement.Next(np, placement.Facts{Now: now, Used: usage.Usage(ctx, client.ObjectKeyFromObject(np), []string{"r1", "r2"})})
-	require.Equal(t, []placement.Eviction{{Cluster: "r1", Excess: slice.Of(cores("2")), Reason: schedulerv1alpha1.LeavingDrained}}, evict)
+	require.Equal(t, []placement.Eviction{{Cluster: "r1", Excess: slice.Of(schedulingtest.Cores("2")), Reason: schedulerv1alpha1.LeavingDrained}}, evict)
 
-	usage.set("r1", "web", placement.Use{Decision: placement.Decision(np, "r1")})
+	usage.Set("r1", "web", placement.Use{Decision: placement.Decision(np, "r1")})
 	look()
 	require.Equal(t, `{"r2":2}`, placement.Encode(np.Status.Placements))
 	require.Len(t, np.Status.Placements, 1, "r1 is empty")

@@ -15,6 +15,9 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -28,8 +31,8 @@ func TestOverduePodsOfANamespaceThatEnds(t *testing.T) {
 	b.grant("web", "r1")
 	b.settle()
 	evicts := &noted{again: time.Minute}
-	b.controller.reconcile[concernNamespace].(*namespaceReconciler).evictor = evicts
-	b.usage.set("r1", "web", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1"))})
+	b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler).Evictor = evicts
+	b.usage.Set("r1", "web", placement.Use{Requests: slice.Of(schedulingtest.Cores("1")), Hard: slice.Of(schedulingtest.Cores("1"))})
 	np := b.stored()["web"]
 	np.Status, _, _ = placement.Next(np, placement.Facts{
 		Now: b.clock.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingPreempted},
@@ -40,7 +43,7 @@ func TestOverduePodsOfANamespaceThatEnds(t *testing.T) {
 	ends.DeletionTimestamp, ends.Finalizers = ptr.To(metav1.NewTime(b.clock.Now())), []string{"example.com/never"}
 	require.NoError(t, b.factory.Core().V1().Namespaces().Informer().GetIndexer().Update(ends))
 	b.clock.SetTime(np.Status.Placements[0].Leaving.Deadline.Add(-time.Minute))
-	item := request{concern: concernNamespace, namespace: "web"}
+	item := dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"}
 	result, err := b.controller.reconcile.Reconcile(t.Context(), item)
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, result.RequeueAfter)
@@ -56,7 +59,7 @@ func TestEventsOfAMove(t *testing.T) {
 	t.Parallel()
 	b := newTenantBed(t, web())
 	b.look()
-	np := onePlaced("web", "r1", "r2")
+	np := schedulingtest.OnePlaced("web", "r1", "r2")
 	np.Spec.NamespaceUID = "1"
 	require.NoError(t, b.meta.Create(t.Context(), np))
 	step := func(change func(*schedulerv1alpha1.NamespacePlacement), want ...string) {
@@ -64,8 +67,8 @@ func TestEventsOfAMove(t *testing.T) {
 		old := np.DeepCopy()
 		change(np)
 		require.NoError(t, b.meta.Status().Update(t.Context(), np))
-		for _, item := range requestsFor(placementChange{old: old, current: np}) {
-			if item.concern == concernEvent {
+		for _, item := range requestsFor(dispatch.PlacementChange{Old: old, Current: np}) {
+			if item.Concern == dispatch.ConcernEvent {
 				_, err := b.controller.reconcile.Reconcile(t.Context(), item)
 				require.NoError(t, err)
 			}
@@ -97,14 +100,14 @@ type noted struct {
 	err   error
 }
 
-func (n *noted) evict(_ context.Context, namespace string, evictions []placement.Eviction) (time.Duration, error) {
+func (n *noted) Evict(_ context.Context, namespace string, evictions []placement.Eviction) (time.Duration, error) {
 	for _, e := range evictions {
 		n.lines = append(n.lines, fmt.Sprintf("%s %s %s %s", namespace, e.Cluster, e.Excess, e.Reason))
 	}
 	return n.again, n.err
 }
 
-func (*noted) settled(string) {}
+func (*noted) Settled(string) {}
 
 // TestPodsAreEvictedOnceTheyHaveAPlace passes on what placement.Next says, after it was written.
 func TestPodsAreEvictedOnceTheyHaveAPlace(t *testing.T) {
@@ -115,10 +118,10 @@ func TestPodsAreEvictedOnceTheyHaveAPlace(t *testing.T) {
 	b.grant("web", "r1")
 	b.settle()
 	evicts := &noted{again: time.Minute}
-	namespaces := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
-	namespaces.evictor = evicts
-	b.usage.set("r1", "web", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1"))})
-	item := request{concern: concernNamespace, namespace: "web"}
+	namespaces := b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler)
+	namespaces.Evictor = evicts
+	b.usage.Set("r1", "web", placement.Use{Requests: slice.Of(schedulingtest.Cores("1")), Hard: slice.Of(schedulingtest.Cores("1"))})
+	item := dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"}
 	np := b.stored()["web"]
 	np.Status, _, _ = placement.Next(np, placement.Facts{Now: b.clock.Now(), Leave: map[string]schedulerv1alpha1.LeavingReason{"r1": schedulerv1alpha1.LeavingDrained}})
 	require.NoError(t, b.meta.Status().Update(t.Context(), np))
@@ -133,9 +136,9 @@ func TestPodsAreEvictedOnceTheyHaveAPlace(t *testing.T) {
 	require.Equal(t, time.Minute, result.RequeueAfter)
 	require.Equal(t, []string{"web r1 cpu=1 Drained"}, evicts.lines)
 
-	evicts.err = errDown
+	evicts.err = schedulingtest.ErrDown
 	_, err = b.controller.reconcile.Reconcile(t.Context(), item)
-	require.ErrorIs(t, err, errDown)
+	require.ErrorIs(t, err, schedulingtest.ErrDown)
 }
 
 // TestLostTolerationOfANamespace: what is not valid is told, and the default holds.

@@ -17,16 +17,23 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/test/builders"
 )
+
+func namespaceNamed(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+}
 
 // limitedBed is a tenantBed with namespaces a, b, c and a policy.
 func limitedBed(t *testing.T, change func(*tenancyv1alpha1.TenantPolicySpec)) *tenantBed {
 	t.Helper()
 	b := newTenantBed(t, namespaceNamed("a"), namespaceNamed("b"), namespaceNamed("c"))
 	b.profiles = sets.New("namespace-scheduler", "packing", "spreading")
-	b.policy.Set(policyWith(t, change))
+	b.policy.Set(schedulingtest.PolicyWith(t, change))
 	b.start()
 	return b
 }
@@ -35,7 +42,7 @@ func (b *tenantBed) wantQuota(name, cpu string) {
 	b.Helper()
 	np := b.stored()[name]
 	require.NotNil(b, np, "namespace %s has no NamespacePlacement", name)
-	require.Equal(b, slice.Of(cores(cpu))["cpu"], slice.Of(np.Spec.Quota)["cpu"], "cpu of namespace %s", name)
+	require.Equal(b, slice.Of(schedulingtest.Cores(cpu))["cpu"], slice.Of(np.Spec.Quota)["cpu"], "cpu of namespace %s", name)
 }
 
 func (b *tenantBed) wantAccepted(name string, status metav1.ConditionStatus, reason, message string) {
@@ -52,7 +59,7 @@ func (b *tenantBed) wantAccepted(name string, status metav1.ConditionStatus, rea
 // first is smaller, and one that grows keeps what it has.
 func TestALimitOfReservedRoom(t *testing.T) {
 	t.Parallel()
-	b := limitedBed(t, reservedLimit("cpu", "3"))
+	b := limitedBed(t, schedulingtest.ReservedLimit("cpu", "3"))
 	b.quota("a", "2")
 	b.settle()
 	b.quota("b", "2")
@@ -79,16 +86,16 @@ func TestALimitOfReservedRoom(t *testing.T) {
 // TestReservedRoomCountsUntilItIsFree: a namespace that shrinks holds room which its super cluster still uses.
 func TestReservedRoomCountsUntilItIsFree(t *testing.T) {
 	t.Parallel()
-	b := limitedBed(t, reservedLimit("cpu", "3"))
+	b := limitedBed(t, schedulingtest.ReservedLimit("cpu", "3"))
 	b.quota("a", "3")
 	b.settle()
-	_, err := NewStore(b.meta, b.meta).Change(t.Context(), types.NamespacedName{Namespace: "tenant", Name: "a"}, func(np *schedulerv1alpha1.NamespacePlacement) error {
+	_, err := placements.NewStore(b.meta, b.meta).Change(t.Context(), types.NamespacedName{Namespace: "tenant", Name: "a"}, func(np *schedulerv1alpha1.NamespacePlacement) error {
 		np.Status, _, _ = placement.Next(np, placement.Facts{Granted: map[string]slice.Amounts{"r1": slice.Of(np.Spec.Quota)}})
 		return nil
 	})
 	require.NoError(t, err)
 	b.settle()
-	b.usage.set("r1", "a", placement.Use{Requests: slice.Of(cores("3")), Hard: slice.Of(cores("3"))})
+	b.usage.Set("r1", "a", placement.Use{Requests: slice.Of(schedulingtest.Cores("3")), Hard: slice.Of(schedulingtest.Cores("3"))})
 	b.quota("a", "1")
 	b.quota("b", "2")
 	b.settle()
@@ -96,8 +103,8 @@ func TestReservedRoomCountsUntilItIsFree(t *testing.T) {
 	b.wantQuota("b", "0")
 
 	answered := placement.Decision(b.stored()["a"], "r1")
-	b.usage.set("r1", "a", placement.Use{Requests: slice.Of(cores("1")), Hard: slice.Of(cores("1")), Decision: answered})
-	b.waiting.Insert(request{concern: concernNamespace, namespace: "a"})
+	b.usage.Set("r1", "a", placement.Use{Requests: slice.Of(schedulingtest.Cores("1")), Hard: slice.Of(schedulingtest.Cores("1")), Decision: answered})
+	b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "a"})
 	b.settle()
 	b.wantQuota("b", "2")
 }
@@ -105,18 +112,18 @@ func TestReservedRoomCountsUntilItIsFree(t *testing.T) {
 // TestALimitThatIsRaisedOrLowered: a raised limit lets in what waits, a lowered one takes nothing away and says so.
 func TestALimitThatIsRaisedOrLowered(t *testing.T) {
 	t.Parallel()
-	b := limitedBed(t, reservedLimit("cpu", "3"))
+	b := limitedBed(t, schedulingtest.ReservedLimit("cpu", "3"))
 	b.quota("a", "2")
 	b.settle()
 	b.quota("b", "2")
 	b.settle()
 	b.wantQuota("b", "0")
 
-	b.setPolicy(reservedLimit("cpu", "4"))
+	b.setPolicy(schedulingtest.ReservedLimit("cpu", "4"))
 	b.settle()
 	b.wantQuota("b", "2")
 
-	b.setPolicy(reservedLimit("cpu", "1"))
+	b.setPolicy(schedulingtest.ReservedLimit("cpu", "1"))
 	b.recorded()
 	b.settle()
 	b.wantQuota("a", "2")
@@ -156,7 +163,7 @@ func TestALimitOfNamespaces(t *testing.T) {
 	b.recorded()
 	b.quota("b", "1")
 	b.settle()
-	b.waiting.Insert(request{concern: concernNamespace, namespace: "b"})
+	b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "b"})
 	b.settle()
 	require.Nil(t, b.stored()["b"])
 	want := "Warning TenantLimit The number of the tenant's namespaces with a placement would be 2, and 1 are allowed (limits.namespaces of TenantPolicy p): what the namespace has stays as it is"
@@ -185,7 +192,7 @@ func TestALimitOfResourceNames(t *testing.T) {
 	require.NoError(t, b.api.Tracker().Create(corev1.SchemeGroupVersion.WithResource("resourcequotas"), bomb, "a"))
 	b.settle()
 	np := b.stored()["a"]
-	require.Equal(t, slice.Of(cores("1")), slice.Of(np.Spec.Quota))
+	require.Equal(t, slice.Of(schedulingtest.Cores("1")), slice.Of(np.Spec.Quota))
 	b.wantAccepted("a", metav1.ConditionFalse, schedulerv1alpha1.ReasonTenantLimit,
 		"The quotas and the slice of the namespace name more than the 16 resources that are allowed (limits.resourceNames of TenantPolicy p)")
 }
@@ -193,9 +200,9 @@ func TestALimitOfResourceNames(t *testing.T) {
 // TestTheMetaClusterWasRestored: a namespace that super clusters still hold gets its quota back, whatever the limit.
 func TestTheMetaClusterWasRestored(t *testing.T) {
 	t.Parallel()
-	b := limitedBed(t, reservedLimit("cpu", "1"))
-	b.usage.set("r1", "a", placement.Use{Hard: slice.Of(cores("3")), NamespaceUID: "a"})
-	b.usage.listing, b.usage.silent = true, sets.New("r1")
+	b := limitedBed(t, schedulingtest.ReservedLimit("cpu", "1"))
+	b.usage.Set("r1", "a", placement.Use{Hard: slice.Of(schedulingtest.Cores("3")), NamespaceUID: "a"})
+	b.usage.Listing, b.usage.Silent = true, sets.New("r1")
 	b.quota("a", "3")
 	b.look()
 	for range 3 {
@@ -206,11 +213,11 @@ func TestTheMetaClusterWasRestored(t *testing.T) {
 		}
 	}
 	b.wantQuota("a", "0")
-	b.usage.listing, b.usage.silent = false, nil
-	b.waiting.Insert(request{concern: concernNamespace, namespace: "a"})
+	b.usage.Listing, b.usage.Silent = false, nil
+	b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "a"})
 	b.settle()
 	b.wantQuota("a", "3")
-	require.Equal(t, slice.Of(cores("3")), placement.Staying(b.stored()["a"].Status.Placements))
+	require.Equal(t, slice.Of(schedulingtest.Cores("3")), placement.Staying(b.stored()["a"].Status.Placements))
 	b.wantAccepted("a", metav1.ConditionTrue, schedulerv1alpha1.ReasonAboveTenantLimit, "")
 }
 
@@ -268,7 +275,7 @@ func TestPriorityOfThePolicy(t *testing.T) {
 	require.Zero(t, b.stored()["a"].Spec.Weight, "1 is left out")
 	b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Scheduling.Priority, spec.Scheduling.Weight = -3, 5
-		spec.Scheduling.Guaranteed, spec.Scheduling.PreemptionsPerHour = cores("3"), 6
+		spec.Scheduling.Guaranteed, spec.Scheduling.PreemptionsPerHour = schedulingtest.Cores("3"), 6
 	})
 	b.settle()
 	require.Equal(t, int32(-3), b.stored()["a"].Spec.Priority)

@@ -17,6 +17,9 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -56,13 +59,13 @@ func BenchmarkIdleTenant(b *testing.B) {
 		for _, count := range []int{10, 100, 1000} {
 			b.Run(fmt.Sprintf("part=%s/tenants=%d", name, count), func(b *testing.B) {
 				for range b.N {
-					stored := newStoredPlacements(b)
-					dispatcher := NewDispatcher(true)
+					stored := schedulingtest.NewStoredPlacements(b)
+					dispatcher := dispatch.New(true)
 					for i := range 20 {
 						dispatcher.Node(builders.VirtualNode(fmt.Sprintf("r%02d", i)).Obj(), false)
 					}
 					work := &Tenants{
-						Part: part, Client: stored, Store: NewStore(stored, stored), Usage: &measured{}, Dispatcher: dispatcher,
+						Part: part, Client: stored, Store: placements.NewStore(stored, stored), Usage: &schedulingtest.Measured{}, Dispatcher: dispatcher,
 						PodConfig: podConfig, DefaultSlice: slice.Amounts{},
 					}
 					ctx, cancel := context.WithCancel(schedulertest.Context(b))

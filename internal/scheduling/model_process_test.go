@@ -26,6 +26,15 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/eviction"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/preemption"
+	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
+	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/superclusters"
@@ -63,13 +72,13 @@ type modelProcess struct {
 	// busy are the workers that are at work: each does one thing at a time.
 	busy map[string]bool
 
-	store      *Store
-	sink       *statusSink
+	store      *placements.Store
+	sink       *namespacescheduler.StatusSink
 	namespaces *view.Namespaces
-	leaver     *Leaver
-	releaser   *Releaser
-	guarantor  *Guarantor
-	preemptor  *Preemptor
+	leaver     *eviction.Leaver
+	releaser   *eviction.Releaser
+	guarantor  *preemption.Guarantor
+	preemptor  *preemption.Preemptor
 }
 
 // modelConnection is what vc-scheduler has of one tenant: its reconcilers, and informers that have seen so many of the
@@ -77,9 +86,9 @@ type modelProcess struct {
 type modelConnection struct {
 	seen       int
 	informers  map[string]cache.Indexer
-	namespace  *namespaceReconciler
-	annotation *annotationReconciler
-	move       *moveReconciler
+	namespace  *namespaces.Reconciler
+	annotation *namespaces.AnnotationReconciler
+	move       *rebalance.MoveReconciler
 }
 
 // newModelProcess starts a process. A shadow writes into another store, and its writes happen.
@@ -96,12 +105,12 @@ func newModelProcess(w *modelWorld, store *modelStore) *modelProcess {
 		written.write = p.write
 		live.read = p.readLive
 	}
-	p.store = NewStore(written, live)
-	p.sink = newStatusSink(p.store, w.clock)
-	p.leaver = &Leaver{Store: p.store, Usage: p, LostToleration: modelLostToleration, Clock: w.clock}
-	p.releaser = &Releaser{Store: p.store, Usage: p, Clock: w.clock}
-	p.guarantor = &Guarantor{Store: p.store, Clock: w.clock}
-	p.preemptor = &Preemptor{Store: p.store, Reader: modelPool{p, written}, Usage: p, Grace: modelPreemptionGrace, Clock: w.clock, find: p.victims}
+	p.store = placements.NewStore(written, live)
+	p.sink = namespacescheduler.NewStatusSink(p.store, w.clock)
+	p.leaver = &eviction.Leaver{Store: p.store, Usage: p, LostToleration: modelLostToleration, Clock: w.clock}
+	p.releaser = &eviction.Releaser{Store: p.store, Usage: p, Clock: w.clock}
+	p.guarantor = &preemption.Guarantor{Store: p.store, Clock: w.clock}
+	p.preemptor = &preemption.Preemptor{Store: p.store, Reader: modelPool{p, written}, Usage: p, Grace: modelPreemptionGrace, Clock: w.clock, Find: p.victims}
 	for _, key := range sortedNames(w.tenants) {
 		p.tenants[key] = p.connect(w.tenants[key])
 	}
@@ -144,7 +153,7 @@ func (p *modelProcess) syncs(at time.Time) {
 	}
 }
 
-func (c *modelConnection) world() *modelTenant { return c.namespace.api.(*modelTenantAPI).tenant }
+func (c *modelConnection) world() *modelTenant { return c.namespace.API.(*modelTenantAPI).tenant }
 
 // connect makes the reconcilers of one tenant.
 func (p *modelProcess) connect(tenant *modelTenant) *modelConnection {
@@ -155,21 +164,21 @@ func (p *modelProcess) connect(tenant *modelTenant) *modelConnection {
 	}
 	lister := corev1listers.NewNamespaceLister(c.informers["namespaces"])
 	quotas := corev1listers.NewResourceQuotaLister(c.informers["quotas"])
-	told := namespaceEvents{quotas: quotas, recorder: &events.FakeRecorder{}}
+	told := tenantevents.NamespaceEvents{Quotas: quotas, Recorder: &events.FakeRecorder{}}
 	api := &modelTenantAPI{tenant: tenant, write: p.write}
-	c.namespace = &namespaceReconciler{
-		key: tenant.key, store: p.store, api: api, namespaces: lister, quotas: quotas, usage: p, clock: p.world.clock, recognized: api.recognized,
-		defaultSlice: modelSlice, quotaGrace: modelQuotaGrace, events: told, changes: newChangeLimiter(), policy: p.world.policies[tenant.key],
-		evictor: &evictor{
-			post:   func(_ context.Context, eviction *policyv1.Eviction) error { return p.evicts(tenant, eviction) },
-			remove: func(_ context.Context, pod *corev1.Pod) error { return p.removes(tenant, pod) },
-			pods:   corev1listers.NewPodLister(c.informers["pods"]), namespaces: lister, events: told, clock: p.world.clock,
+	c.namespace = &namespaces.Reconciler{
+		Key: tenant.key, Store: p.store, API: api, Namespaces: lister, Quotas: quotas, Usage: p, Clock: p.world.clock, Recognized: api.recognized,
+		DefaultSlice: modelSlice, QuotaGrace: modelQuotaGrace, Events: told, Changes: namespaces.NewChangeLimiter(), Policy: p.world.policies[tenant.key],
+		Evictor: &eviction.Evictor{
+			Post:   func(_ context.Context, eviction *policyv1.Eviction) error { return p.evicts(tenant, eviction) },
+			Remove: func(_ context.Context, pod *corev1.Pod) error { return p.removes(tenant, pod) },
+			Pods:   corev1listers.NewPodLister(c.informers["pods"]), Namespaces: lister, Events: told, Clock: p.world.clock,
 		},
 	}
-	c.annotation = &annotationReconciler{
-		key: tenant.key, store: p.store, api: api, namespaces: lister, events: told, clock: p.world.clock, restores: newRestoreLimiter(),
+	c.annotation = &namespaces.AnnotationReconciler{
+		Key: tenant.key, Store: p.store, API: api, Namespaces: lister, Events: told, Clock: p.world.clock, Restores: namespaces.NewRestoreLimiter(),
 	}
-	c.move = &moveReconciler{key: tenant.key, store: p.store, namespaces: lister, usage: p, events: told, clock: p.world.clock}
+	c.move = &rebalance.MoveReconciler{Key: tenant.key, Store: p.store, Namespaces: lister, Usage: p, Events: told, Clock: p.world.clock}
 	return c
 }
 
@@ -195,10 +204,10 @@ func (p *modelProcess) hearsPlacement(event modelPlacementEvent) {
 	if event.placement == nil {
 		delete(p.cache, event.key)
 		p.namespaces.Delete(event.key)
-		p.sink.forget(event.key)
+		p.sink.Forget(event.key)
 	} else {
 		p.cache[event.key] = event.placement
-		p.namespaces.Set(toBePlaced(event.placement))
+		p.namespaces.Set(namespacescheduler.ToBePlaced(event.placement))
 	}
 	for _, id := range sortedNames(p.ledgers) {
 		p.ledgers[id].SetReserved(event.key, reservedOf(event.placement, id))
@@ -213,11 +222,11 @@ func (p *modelProcess) nextNode() {
 func (p *modelProcess) hearsNode(event modelNodeEvent) {
 	if event.node == nil {
 		delete(p.nodes, event.id)
-		p.leaver.deleteNode(event.id)
+		p.leaver.DeleteNode(event.id)
 		return
 	}
 	p.nodes[event.id] = event.node
-	p.leaver.setNode(event.node)
+	p.leaver.SetNode(event.node)
 }
 
 // hears lets caches see what is due: at random, and all that is older than longestLag.
@@ -354,7 +363,7 @@ func (p *modelProcess) works(worker string, do func() error) {
 	err := do()
 	p.busy[worker] = false
 	var unknown *apierrors.StatusError
-	if err != nil && p.ctx.Err() == nil && !errors.Is(err, errNoAnswer) && !errors.Is(err, errChanged) && !errors.As(err, &unknown) {
+	if err != nil && p.ctx.Err() == nil && !errors.Is(err, errNoAnswer) && !errors.Is(err, placements.ErrChanged) && !errors.As(err, &unknown) {
 		require.NoError(p.world, err)
 	}
 }
@@ -369,7 +378,7 @@ func (p *modelProcess) evicts(tenant *modelTenant, eviction *policyv1.Eviction) 
 		p.world.checkEviction(pod, false)
 		if pod.object.DeletionTimestamp == nil && !tenant.allows(pod) {
 			p.world.did["a budget forbade an eviction"]++
-			return forbidden()
+			return schedulingtest.Forbidden()
 		}
 		p.world.did["evicted a pod"]++
 		tenant.terminate(pod)
@@ -399,7 +408,7 @@ func (p *modelProcess) reconcilesNamespace(key types.NamespacedName) {
 	p.works(key.Namespace, func() error {
 		c := p.tenants[key.Namespace]
 		_, hasQuota, _ := c.informers["quotas"].GetByKey(key.Name + "/quota")
-		_, err := c.namespace.Reconcile(p.ctx, request{concern: concernNamespace, namespace: key.Name})
+		_, err := c.namespace.Reconcile(p.ctx, dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: key.Name})
 		if err == nil && hasQuota && p.cached >= p.caughtUp {
 			p.world.namespace(key).quotaSeen = p.world.clock.Now()
 		}
@@ -409,14 +418,14 @@ func (p *modelProcess) reconcilesNamespace(key types.NamespacedName) {
 
 func (p *modelProcess) reconcilesAnnotation(key types.NamespacedName) {
 	p.works(key.Namespace, func() error {
-		_, err := p.tenants[key.Namespace].annotation.Reconcile(p.ctx, request{concern: concernAnnotation, namespace: key.Name})
+		_, err := p.tenants[key.Namespace].annotation.Reconcile(p.ctx, dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: key.Name})
 		return err
 	})
 }
 
 func (p *modelProcess) moves(key types.NamespacedName) {
 	p.works(key.Namespace, func() error {
-		_, err := p.tenants[key.Namespace].move.Reconcile(p.ctx, request{concern: concernMove, namespace: key.Name})
+		_, err := p.tenants[key.Namespace].move.Reconcile(p.ctx, dispatch.Request{Concern: dispatch.ConcernMove, Namespace: key.Name})
 		return err
 	})
 }
@@ -507,7 +516,7 @@ func (p *modelProcess) schedules(pick func(n int) int) {
 			fits := p.matching(pod, p.fits(room, size, slicepod.PinOf(pod)))
 			if len(fits) == 0 {
 				p.namespaces.Collapse(gang)
-				_, err := p.sink.change(p.ctx, gang, placement.Facts{Unschedulable: "no room"})
+				_, err := p.sink.Change(p.ctx, gang, placement.Facts{Unschedulable: "no room"})
 				return err
 			}
 			id := fits[pick(len(fits))]

@@ -18,6 +18,9 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/preemption"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -236,7 +239,7 @@ func (w *modelWorld) checkNominated(key types.NamespacedName, before, after *sch
 	if !placement.IsGuaranteed(after) || !wanted.Fits(lacks) {
 		w.broken("%s is nominated for %s, and lacks %s: %s", key, wanted, lacks, describe(after))
 	}
-	if last := w.clock.Since(w.nominated[key.Namespace]); w.nominatedBy[key.Namespace] == w.process && last < preemptionPeriod-time.Second {
+	if last := w.clock.Since(w.nominated[key.Namespace]); w.nominatedBy[key.Namespace] == w.process && last < preemption.PreemptionPeriod-time.Second {
 		w.broken("%s is nominated %s after another namespace of its tenant", key, last)
 	}
 	w.nominated[key.Namespace], w.nominatedBy[key.Namespace] = w.clock.Now(), w.process
@@ -747,15 +750,15 @@ func (w *modelWorld) decides(like *modelProcess) map[string]string {
 			shadow.lists(super)
 		}
 	}
-	shadow.leaver.reachable = w.process.leaver.reachable
+	shadow.leaver.Reachable = w.process.leaver.Reachable
 	for _, key := range w.keys {
 		evicted := &modelEvictions{}
 		c := shadow.tenants[key.Namespace]
-		c.namespace.evictor = evicted
+		c.namespace.Evictor = evicted
 		for range 2 {
 			_, err := shadow.leaver.Reconcile(shadow.ctx, reconcile.Request{NamespacedName: key})
 			require.NoError(w, err)
-			_, err = c.namespace.Reconcile(shadow.ctx, request{concern: concernNamespace, namespace: key.Name})
+			_, err = c.namespace.Reconcile(shadow.ctx, dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: key.Name})
 			require.NoError(w, err)
 		}
 		np := store.objects[key]
@@ -771,9 +774,9 @@ func (w *modelWorld) decides(like *modelProcess) map[string]string {
 // modelEvictions is an evictor that does nothing.
 type modelEvictions struct{ text string }
 
-func (*modelEvictions) settled(string) {}
+func (*modelEvictions) Settled(string) {}
 
-func (e *modelEvictions) evict(_ context.Context, _ string, evictions []placement.Eviction) (time.Duration, error) {
+func (e *modelEvictions) Evict(_ context.Context, _ string, evictions []placement.Eviction) (time.Duration, error) {
 	e.text = fmt.Sprint(" evicts ", evictions)
 	return 0, nil
 }
@@ -945,7 +948,7 @@ func (w *modelWorld) checkSettled(key types.NamespacedName) {
 	if np.Annotations[schedulerv1alpha1.AnnotationMove] != "" {
 		w.broken("%s is ordered to move after 20 minutes: %s", key, describe(np))
 	}
-	if annotation := annotationOf(ns.object); annotation != placement.Encode(np.Status.Placements) || np.Status.Requested != nil {
+	if annotation := namespaces.AnnotationOf(ns.object); annotation != placement.Encode(np.Status.Placements) || np.Status.Requested != nil {
 		w.broken("%s is told %s after 20 minutes, and has %s", key, annotation, describe(np))
 	}
 }

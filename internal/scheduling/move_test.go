@@ -19,13 +19,17 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 )
 
 // roomBed is a relocationBed in which namespace xl waits for a slice of 3 CPUs. r1 and r2 have 2 free each.
 type roomBed struct {
 	*relocationBed
-	maker *RoomMaker
+	maker *rebalance.RoomMaker
 }
 
 func newRoomBed(t *testing.T) *roomBed {
@@ -37,8 +41,8 @@ func newRoomBed(t *testing.T) *roomBed {
 	b.quota("xl", "3")
 	b.settle()
 	b.refuse()
-	b.maker = &RoomMaker{Store: b.store, Reader: uidReader{poolReader{b.meta, b.nodes}}, Usage: b.usage, Config: b.config, Clock: b.clock}
-	b.controller.reconcile[concernMove].(*moveReconciler).clock = b.clock
+	b.maker = &rebalance.RoomMaker{Store: b.store, Reader: uidReader{schedulingtest.PoolReader{Reader: b.meta, Nodes: b.nodes}}, Usage: b.usage, Config: b.config, Clock: b.clock}
+	b.controller.reconcile[dispatch.ConcernMove].(*rebalance.MoveReconciler).Clock = b.clock
 	b.settle()
 	b.recorded()
 	return b
@@ -101,17 +105,17 @@ func TestRoomMakerBacksOff(t *testing.T) {
 	t.Parallel()
 	b := newRoomBed(t)
 	b.uses("r1", slice.Amounts{})
-	reader := &failingReader{Reader: b.maker.Reader, clock: b.clock, costs: time.Second, err: errDown}
+	reader := &failingReader{Reader: b.maker.Reader, clock: b.clock, costs: time.Second, err: schedulingtest.ErrDown}
 	b.maker.Reader = reader
-	b.pass(roomDelay)
+	b.pass(rebalance.RoomDelay)
 	for _, want := range []time.Duration{15, 30, 60, 120, 240, 480, 600, 600} {
 		require.Equal(t, want*time.Second, b.make())
-		require.Equal(t, b.clock.Now().Add(roomRest*time.Second), b.maker.rested, "no other namespace is looked at before")
+		require.Equal(t, b.clock.Now().Add(rebalance.RoomRest*time.Second), b.maker.Rested, "no other namespace is looked at before")
 		b.pass(want * time.Second)
 	}
 	require.Nil(t, b.roomMade())
 	reader.err = nil
-	require.Equal(t, roomPeriod, b.make())
+	require.Equal(t, rebalance.RoomPeriod, b.make())
 	require.Equal(t, "Moving 1 slice from r1 to r2 of namespace web, so that it fits", b.roomMade().Message)
 }
 
@@ -121,10 +125,10 @@ func TestRoomIsMade(t *testing.T) {
 	t.Parallel()
 	b := newRoomBed(t)
 	b.uses("r1", slice.Amounts{})
-	require.LessOrEqual(t, b.make(), roomDelay, "others may leave meanwhile")
+	require.LessOrEqual(t, b.make(), rebalance.RoomDelay, "others may leave meanwhile")
 	require.Nil(t, b.roomMade())
-	b.pass(roomDelay)
-	require.Equal(t, roomPeriod, b.make())
+	b.pass(rebalance.RoomDelay)
+	require.Equal(t, rebalance.RoomPeriod, b.make())
 	require.Equal(t, "Moving 1 slice from r1 to r2 of namespace web, so that it fits", b.roomMade().Message)
 	require.NotEmpty(t, b.stored()["web"].Annotations[schedulerv1alpha1.AnnotationMove])
 
@@ -152,7 +156,7 @@ func TestRoomIsMade(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, b.roomMade())
 	require.Zero(t, b.make())
-	require.Empty(t, b.maker.searched)
+	require.Empty(t, b.maker.Searched)
 }
 
 // TestNoRoomIsMade: what a search does not find is said once, and looked for again later.
@@ -162,12 +166,12 @@ func TestNoRoomIsMade(t *testing.T) {
 	for _, cluster := range []string{"r1", "r2"} {
 		b.uses(cluster, oneSlice().Times(2))
 	}
-	b.pass(roomDelay)
+	b.pass(rebalance.RoomDelay)
 	for range 2 {
-		require.Equal(t, roomPeriod, b.make())
+		require.Equal(t, rebalance.RoomPeriod, b.make())
 		require.Equal(t, schedulerv1alpha1.ReasonNotMoved, b.roomMade().Reason)
-		require.InDelta(t, roomPeriod, b.make(), float64(time.Second), "not before")
-		b.pass(roomPeriod)
+		require.InDelta(t, rebalance.RoomPeriod, b.make(), float64(time.Second), "not before")
+		b.pass(rebalance.RoomPeriod)
 	}
 	b.settle()
 	require.Equal(t, []string{"Warning NotMoved No slices are moved so that it fits: no few slices of other namespaces that are free of pods and may move make room"}, b.recorded())
@@ -196,7 +200,7 @@ func TestMoveOrders(t *testing.T) {
 			want: "Warning NotMoved No slices are moved for others: pods and volumes use cpu=1,pods=10 in super cluster r2",
 		},
 		"a silent super cluster": {
-			before: func(b *roomBed) { b.usage.silent = sets.New("r2") }, order: good,
+			before: func(b *roomBed) { b.usage.Silent = sets.New("r2") }, order: good,
 			want: "Warning NotMoved No slices are moved for others: super cluster r2 does not say what pods use there",
 		},
 		"no moves are allowed": {
@@ -207,7 +211,7 @@ func TestMoveOrders(t *testing.T) {
 		},
 		"the tenant's limit": {
 			before: func(b *roomBed) {
-				b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Reserved = cores("8") })
+				b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Reserved = schedulingtest.Cores("8") })
 			},
 			order: good, want: "Warning NotMoved No slices are moved for others: All namespaces of the tenant would reserve cpu 9",
 		},
@@ -263,13 +267,13 @@ func TestAnOrderOnce(t *testing.T) {
 				return nil
 			})
 			require.NoError(t, err)
-			b.loseWrite, b.happens = len(b.meta.writes)+write, happens
+			b.loseWrite, b.happens = len(b.meta.Writes)+write, happens
 			b.settle()
 			b.loseWrite = -1
 			b.process()
-			b.controller.reconcile[concernMove].(*moveReconciler).clock = b.clock
-			b.controller.reconcile[concernNamespace].(*namespaceReconciler).defaultSlice = oneSlice()
-			b.waiting.Insert(request{concern: concernMove, namespace: "web"})
+			b.controller.reconcile[dispatch.ConcernMove].(*rebalance.MoveReconciler).Clock = b.clock
+			b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler).DefaultSlice = oneSlice()
+			b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernMove, Namespace: "web"})
 			b.settle()
 			np := b.stored()["web"]
 			require.Empty(t, np.Annotations)

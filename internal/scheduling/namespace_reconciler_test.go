@@ -15,6 +15,7 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
@@ -30,7 +31,7 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 	b.settle()
 	b.grant("web", "r1")
 	b.settle()
-	pods := request{concern: concernPod, namespace: "web"}
+	pods := dispatch.Request{Concern: dispatch.ConcernPod, Namespace: "web"}
 	require.NotContains(t, b.done, pods)
 
 	require.NoError(t, b.factory.Core().V1().Pods().Informer().GetIndexer().Add(late))
@@ -47,7 +48,7 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 	require.Contains(t, strings.Join(b.recorded(), ""), tenancy.ReasonSuperClusterNotPlaced)
 
 	b.done = nil
-	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"}, request{concern: concernAnnotation, namespace: "web"})
+	b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"}, dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: "web"})
 	b.settle()
 	require.NotContains(t, b.done, pods, "nothing has changed since")
 }
@@ -71,8 +72,8 @@ func TestEventsThatComeBack(t *testing.T) {
 		old := np.DeepCopy()
 		meta.SetStatusCondition(&np.Status.Conditions, metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: status, Reason: reason, Message: reason})
 		require.NoError(t, b.meta.Status().Update(t.Context(), np))
-		for _, item := range requestsFor(placementChange{old: old, current: np}) {
-			if item.concern == concernEvent {
+		for _, item := range requestsFor(dispatch.PlacementChange{Old: old, Current: np}) {
+			if item.Concern == dispatch.ConcernEvent {
 				_, err := b.controller.reconcile.Reconcile(t.Context(), item)
 				require.NoError(t, err)
 			}
@@ -88,7 +89,7 @@ func TestEventsThatComeBack(t *testing.T) {
 		changed := web()
 		changed.Annotations = annotations
 		require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), changed, ""))
-		b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
+		b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 		b.settle()
 		told := strings.Contains(strings.Join(b.recorded(), "\n"), schedulerv1alpha1.ReasonInvalidSlice)
 		require.Equal(t, i == 0 || i == 3, told, "step %d", i)
@@ -165,7 +166,7 @@ func TestQuotasThatPlaceNothing(t *testing.T) {
 				require.NoError(t, b.api.Tracker().Create(corev1.SchemeGroupVersion.WithResource("resourcequotas"), quota, "web"))
 			}
 			for range 2 {
-				b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
+				b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 				b.settle()
 			}
 			want := 0

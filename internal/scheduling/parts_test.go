@@ -22,6 +22,10 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/podscheduler"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -31,30 +35,30 @@ import (
 // TestParts: each concern is one part's, together they are all, and a part's queue takes no other.
 func TestParts(t *testing.T) {
 	t.Parallel()
-	concerns := map[Part][]concern{}
+	concerns := map[Part][]dispatch.Concern{}
 	for _, part := range []Part{PartAll, PartPlacements, PartPods} {
 		api := builders.Clientset()
-		stored := newStoredPlacements(t, builders.Placement("tenant", "web").Obj())
-		chosen := newChoices()
+		stored := schedulingtest.NewStoredPlacements(t, builders.Placement("tenant", "web").Obj())
+		chosen := podscheduler.NewChoices()
 		if part == PartPlacements {
 			chosen = nil
 		}
-		factory := tenantInformers(t.Context(), api, view.NewNodeSource(), noStorage(), chosen, nil, func(err error) { t.Error(err) })
-		tenantsOf := &Tenants{Part: part, Client: stored, Store: NewStore(stored, stored), Usage: &measured{}, Dispatcher: NewDispatcher(false)}
+		factory := podscheduler.NewInformers(t.Context(), api, view.NewNodeSource(), podscheduler.ShownStorage{All: dispatch.NewFreeStorage(), Shows: func(string) bool { return true }}, chosen, nil, func(err error) { t.Error(err) })
+		tenantsOf := &Tenants{Part: part, Client: stored, Store: placements.NewStore(stored, stored), Usage: &schedulingtest.Measured{}, Dispatcher: dispatch.New(false)}
 		c := newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: &policy.Ref{}}, api, factory, view.NewNodeSource(), chosen, events.NewFakeRecorder(10), func(error) {})
 		concerns[part] = slices.Sorted(maps.Keys(c.reconcile))
 
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[dispatch.Request]())
 		require.NoError(t, c.watch(t.Context(), queue))
-		c.dispatcher.Placement(placementChange{current: builders.Placement("tenant", "db").Obj()})
+		c.dispatcher.Placement(dispatch.PlacementChange{Current: builders.Placement("tenant", "db").Obj()})
 		require.NotZero(t, queue.Len())
 		for range queue.Len() {
 			item, _ := queue.Get()
-			require.Contains(t, concerns[part], item.concern)
+			require.Contains(t, concerns[part], item.Concern)
 		}
 		queue.ShutDown()
 	}
-	require.Empty(t, cmp.Diff([]concern{concernClaim, concernClaimHome, concernClaimRelease, concernNodes, concernPod}, concerns[PartPods]))
+	require.Empty(t, cmp.Diff([]dispatch.Concern{dispatch.ConcernClaim, dispatch.ConcernClaimHome, dispatch.ConcernClaimRelease, dispatch.ConcernNodes, dispatch.ConcernPod}, concerns[PartPods]))
 	require.Empty(t, cmp.Diff(concerns[PartAll], slices.Sorted(slices.Values(append(slices.Clone(concerns[PartPlacements]), concerns[PartPods]...)))))
 }
 
@@ -70,11 +74,11 @@ func TestLead(t *testing.T) {
 	defer server.Close()
 	podConfig, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
 	require.NoError(t, err)
-	stored := newStoredPlacements(t)
+	stored := schedulingtest.NewStoredPlacements(t)
 	notLed := errors.New("another leads it")
 	leads, leading := false, make(chan context.CancelCauseFunc, 2)
 	tenantsOf := &Tenants{
-		Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: NewDispatcher(false), PodConfig: podConfig,
+		Part: PartPods, Client: stored, Store: placements.NewStore(stored, stored), Dispatcher: dispatch.New(false), PodConfig: podConfig,
 		Lead: func(ctx context.Context, tenant types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
 			require.Equal(t, types.UID("uid"), tenant)
 			if !leads {
@@ -149,8 +153,8 @@ func TestEngageWithoutTheCRD(t *testing.T) {
 	t.Cleanup(server.Close)
 	podConfig, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
 	require.NoError(t, err)
-	stored := newStoredPlacements(t)
-	tenantsOf := &Tenants{Part: PartPods, Client: stored, Store: NewStore(stored, stored), Dispatcher: NewDispatcher(false), PodConfig: podConfig, patience: patience}
+	stored := schedulingtest.NewStoredPlacements(t)
+	tenantsOf := &Tenants{Part: PartPods, Client: stored, Store: placements.NewStore(stored, stored), Dispatcher: dispatch.New(false), PodConfig: podConfig, patience: patience}
 	ctx, cancel := context.WithCancel(schedulertest.Context(t))
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: server.URL}}

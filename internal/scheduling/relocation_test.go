@@ -22,6 +22,11 @@ import (
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -39,7 +44,7 @@ func newRelocationBed(t *testing.T) *relocationBed {
 	for _, id := range []string{"r1", "r2"} {
 		b.nodes = append(b.nodes, builders.VirtualNode(id, "cpu", "4", "pods", "100").Obj())
 	}
-	b.controller.reconcile[concernNamespace].(*namespaceReconciler).defaultSlice = oneSlice()
+	b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler).DefaultSlice = oneSlice()
 	b.quota("web", "4")
 	b.settle()
 	_, err = b.store.Change(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, func(np *schedulerv1alpha1.NamespacePlacement) error {
@@ -77,9 +82,9 @@ func (b *relocationBed) pod(name, cpu, cluster string, change ...func(*corev1.Po
 // look is one request for the relocationReconciler. It returns after how long there is another.
 func (b *relocationBed) look() time.Duration {
 	b.Helper()
-	r := b.controller.reconcile[concernRelocation].(*relocationReconciler)
-	r.clock = b.clock
-	r.virtualNodes = func() map[string]*corev1.Node {
+	r := b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler)
+	r.Clock = b.clock
+	r.VirtualNodes = func() map[string]*corev1.Node {
 		nodes := map[string]*corev1.Node{}
 		for _, node := range b.nodes {
 			nodes[node.Name] = node
@@ -87,7 +92,7 @@ func (b *relocationBed) look() time.Duration {
 		return nodes
 	}
 	b.tenantBed.look()
-	result, err := r.Reconcile(b.Context(), request{concern: concernRelocation, namespace: "web"})
+	result, err := r.Reconcile(b.Context(), dispatch.Request{Concern: dispatch.ConcernRelocation, Namespace: "web"})
 	if !b.down {
 		require.NoError(b, err)
 	}
@@ -100,18 +105,18 @@ func (b *relocationBed) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Ad
 func (b *relocationBed) uses(cluster string, requests slice.Amounts) {
 	np := b.stored()["web"]
 	hard := slice.Amounts{}
-	if part := placementIn(np.Status.Placements, cluster); part != nil {
+	if part := placements.PlacementIn(np.Status.Placements, cluster); part != nil {
 		hard = placement.StayingIn(part)
 	}
-	b.usage.set(cluster, "web", placement.Use{Requests: requests, Hard: hard, NamespaceUID: "1", Decision: placement.Decision(np, cluster)})
-	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"})
+	b.usage.Set(cluster, "web", placement.Use{Requests: requests, Hard: hard, NamespaceUID: "1", Decision: placement.Decision(np, cluster)})
+	b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 }
 
 // claims adds claims to the pod view.
 func (b *relocationBed) claims(claims ...*corev1.PersistentVolumeClaim) {
 	b.Helper()
 	known := b.factory.Core().V1().PersistentVolumeClaims()
-	b.controller.reconcile[concernRelocation].(*relocationReconciler).claims = known.Lister()
+	b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Claims = known.Lister()
 	for _, claim := range claims {
 		require.NoError(b, known.Informer().GetIndexer().Add(claim))
 	}
@@ -137,18 +142,18 @@ func TestRelocationLeavesRoomAtVolumes(t *testing.T) {
 	t.Parallel()
 	b := newRelocationBed(t)
 	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
-	b.usage.set("r3", "web", placement.Use{})
-	b.claims(homelessClaim("a", withVolume("r1.v")), homelessClaim("b", withVolume("r3.v")))
+	b.usage.Set("r3", "web", placement.Use{})
+	b.claims(schedulingtest.HomelessClaim("a", withVolume("r1.v")), schedulingtest.HomelessClaim("b", withVolume("r3.v")))
 	b.pod("a", "2", "", withClaims("a"))
 	b.pass(time.Second)
 	b.pod("b", "2", "", withClaims("b"))
-	b.pass(relocationDelay)
-	r := b.controller.reconcile[concernRelocation].(*relocationReconciler)
-	r.attempts["web"] = attempt{pod: "b", clusters: sets.New("r3")}
+	b.pass(rebalance.RelocationDelay)
+	r := b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler)
+	r.Attempts["web"] = rebalance.Attempt{Pod: "b", Clusters: sets.New("r3")}
 	b.look()
 	const moves = "Normal Moving Moving 2 slices from r2 to r3 for pod b, which requests cpu=2"
 	require.Equal(t, []string{moves, moves}, b.recorded())
-	require.Equal(t, 10*time.Minute, r.attempts["web"].pause)
+	require.Equal(t, 10*time.Minute, r.Attempts["web"].Pause)
 	require.Equal(t, 10*time.Minute, b.look())
 	b.pass(10 * time.Minute)
 	b.run()
@@ -160,23 +165,23 @@ func TestRelocationLeavesRoomAtVolumes(t *testing.T) {
 func TestRelocationToVolumes(t *testing.T) {
 	t.Parallel()
 	b := newRelocationBed(t)
-	b.claims(homelessClaim("data", withVolume("r3.v")), homelessClaim("homeless"), homelessClaim("other", withVolume("r1.v")), homelessClaim("stranded", withHome("r9")))
+	b.claims(schedulingtest.HomelessClaim("data", withVolume("r3.v")), schedulingtest.HomelessClaim("homeless"), schedulingtest.HomelessClaim("other", withVolume("r1.v")), schedulingtest.HomelessClaim("stranded", schedulingtest.WithHome("r9")))
 	b.pod("db", "1", "", withClaims("homeless", "data", "stranded"))
 	b.pod("any", "1", "", withClaims("stranded"))
 	b.pod("nowhere", "1", "", withClaims("data", "other"))
-	b.pass(relocationDelay)
+	b.pass(rebalance.RelocationDelay)
 	b.look()
 	const nowhere = "Warning NotMoved No slices are moved for pod db: its volumes are in super cluster r3, where it may not run now, or which vc-scheduler cannot measure"
 	require.Equal(t, []string{nowhere, nowhere}, b.recorded())
 	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
-	b.usage.set("r3", "web", placement.Use{})
+	b.usage.Set("r3", "web", placement.Use{})
 	b.pass(5 * time.Minute)
 	b.look()
 	const moves = "Normal Moving Moving 1 slice from r1 to r3 for pod db, which requests cpu=1"
 	require.Equal(t, []string{moves, moves}, b.recorded())
 	b.run()
 	b.wants("r1=1 r2=2 r3=1", `{"r1":1,"r2":2,"r3":1}`)
-	require.Zero(t, b.controller.reconcile[concernRelocation].(*relocationReconciler).attempts["web"].pause)
+	require.Zero(t, b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Attempts["web"].Pause)
 }
 
 const movesToR1 = "Normal Moving Moving 1 slice from r2 to r1 for pod big, which requests cpu=3"
@@ -189,8 +194,8 @@ func TestRelocation(t *testing.T) {
 	b.pod("small", "1", "r2")
 	b.uses("r2", slice.Of(builders.Resources("cpu", "1", "pods", "1")))
 	b.pod("big", "3", "")
-	require.Equal(t, relocationDelay, b.look(), "others may end meanwhile")
-	b.pass(relocationDelay)
+	require.Equal(t, rebalance.RelocationDelay, b.look(), "others may end meanwhile")
+	b.pass(rebalance.RelocationDelay)
 	require.Equal(t, 5*time.Minute, b.look())
 	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded(), "on the quota and on the pod")
 	b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
@@ -210,7 +215,7 @@ func TestRelocation(t *testing.T) {
 	b.pod("big", "3", "r1")
 	b.pass(5 * time.Minute)
 	require.Zero(t, b.look())
-	require.Empty(t, b.controller.reconcile[concernRelocation].(*relocationReconciler).attempts)
+	require.Empty(t, b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Attempts)
 	require.Empty(t, b.recorded())
 }
 
@@ -246,7 +251,7 @@ func TestRelocationThatIsRefused(t *testing.T) {
 			set: func(b *relocationBed) {
 				b.pod("big", "3", "")
 				b.nodes[0].Spec.Unschedulable = true
-				drained(b.nodes[1])
+				schedulingtest.Drained(b.nodes[1])
 			},
 			want: "No slices are moved for pod big: it may run in no super cluster",
 		},
@@ -255,7 +260,7 @@ func TestRelocationThatIsRefused(t *testing.T) {
 			t.Parallel()
 			b := newRelocationBed(t)
 			tc.set(b)
-			b.pass(relocationDelay)
+			b.pass(rebalance.RelocationDelay)
 			require.Equal(t, 5*time.Minute, b.look())
 			lines := b.recorded()
 			require.Len(t, lines, 2)
@@ -279,7 +284,7 @@ func TestRelocationTriesAnotherSuperCluster(t *testing.T) {
 	b := newRelocationBed(t)
 	b.nodes[0].Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("2")
 	b.pod("big", "3", "")
-	b.pass(relocationDelay)
+	b.pass(rebalance.RelocationDelay)
 	b.look()
 	b.run()
 	b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
@@ -324,7 +329,7 @@ func TestRelocationIsNotForEveryPod(t *testing.T) {
 			t.Parallel()
 			b := newRelocationBed(t)
 			set(b)
-			b.pass(relocationDelay)
+			b.pass(rebalance.RelocationDelay)
 			b.look()
 			require.Empty(t, b.recorded())
 			require.Nil(t, b.stored()["web"].Status.Requested)
@@ -334,11 +339,11 @@ func TestRelocationIsNotForEveryPod(t *testing.T) {
 
 // delayedQueue notes what is to be done later.
 type delayedQueue struct {
-	workqueue.TypedRateLimitingInterface[request]
-	items sets.Set[request]
+	workqueue.TypedRateLimitingInterface[dispatch.Request]
+	items sets.Set[dispatch.Request]
 }
 
-func (q *delayedQueue) AddAfter(item request, _ time.Duration) { q.items.Insert(item) }
+func (q *delayedQueue) AddAfter(item dispatch.Request, _ time.Duration) { q.items.Insert(item) }
 
 // TestRelocationCostsOneLook: a thousand pods of a namespace are one request of the queue, one move and two Events.
 func TestRelocationCostsOneLook(t *testing.T) {
@@ -347,16 +352,16 @@ func TestRelocationCostsOneLook(t *testing.T) {
 	for i := range 1_000 {
 		b.pod(fmt.Sprintf("big-%d", i), "3", "")
 	}
-	queue := &delayedQueue{items: sets.New[request]()}
+	queue := &delayedQueue{items: sets.New[dispatch.Request]()}
 	handler := podHandler(queue, b.controller.choices, b.clock)
 	for _, pod := range b.factory.Core().V1().Pods().Informer().GetIndexer().List() {
 		handler.OnAdd(pod, true)
 	}
-	require.Equal(t, sets.New(request{concern: concernRelocation, namespace: "web"}), queue.items)
-	b.pass(relocationDelay)
-	writes := len(b.meta.writes)
+	require.Equal(t, sets.New(dispatch.Request{Concern: dispatch.ConcernRelocation, Namespace: "web"}), queue.items)
+	b.pass(rebalance.RelocationDelay)
+	writes := len(b.meta.Writes)
 	require.Equal(t, 5*time.Minute, b.look())
-	require.Len(t, b.meta.writes, writes+1)
+	require.Len(t, b.meta.Writes, writes+1)
 	require.Len(t, b.recorded(), 2)
 	for range 10 {
 		require.Greater(t, b.look(), 4*time.Minute, "it is not looked at again")
@@ -370,7 +375,7 @@ func TestRelocationsOfDifferentPods(t *testing.T) {
 	b := newRelocationBed(t)
 	b.pod("first", "5", "", func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](10) })
 	b.pod("big", "3", "")
-	b.pass(relocationDelay)
+	b.pass(rebalance.RelocationDelay)
 	b.look()
 	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded())
 }
@@ -381,18 +386,18 @@ func TestRelocationWhileEveryWriteIsLost(t *testing.T) {
 	t.Parallel()
 	life := func(b *relocationBed) {
 		b.pod("big", "3", "")
-		b.pass(relocationDelay)
+		b.pass(rebalance.RelocationDelay)
 		b.look()
 		b.run()
 	}
 	whole := newRelocationBed(t)
-	first := len(whole.meta.writes)
+	first := len(whole.meta.Writes)
 	life(whole)
 	whole.wants("r1=3 r2=1", `{"r1":3,"r2":1}`)
-	require.Greater(t, len(whole.meta.writes), first)
-	for n := first; n < len(whole.meta.writes); n++ {
+	require.Greater(t, len(whole.meta.Writes), first)
+	for n := first; n < len(whole.meta.Writes); n++ {
 		for _, happens := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d-%s/happens=%v", n-first, whole.meta.writes[n], happens), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d-%s/happens=%v", n-first, whole.meta.Writes[n], happens), func(t *testing.T) {
 				t.Parallel()
 				b := newRelocationBed(t)
 				b.loseWrite, b.happens = n, happens
@@ -400,7 +405,7 @@ func TestRelocationWhileEveryWriteIsLost(t *testing.T) {
 				require.True(t, b.down, "the write was lost")
 				b.loseWrite, b.down = -1, false
 				b.process()
-				b.controller.reconcile[concernNamespace].(*namespaceReconciler).defaultSlice = oneSlice()
+				b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler).DefaultSlice = oneSlice()
 				b.run()
 				b.pod("big", "3", "") // the informer lists it again
 				b.pass(5 * time.Minute)
@@ -468,7 +473,7 @@ func TestRelocationToDemands(t *testing.T) {
 		},
 		"a class": func(b *relocationBed) {
 			b.pod("small", "1", "", withClaims("data"))
-			b.claims(homelessClaim("data"))
+			b.claims(schedulingtest.HomelessClaim("data"))
 			b.class("fast", "r3")
 		},
 		"a volume": func(b *relocationBed) {
@@ -489,9 +494,9 @@ func TestRelocationToDemands(t *testing.T) {
 			for i, zone := range []string{"a", "b", "c"} {
 				b.zoned(i, zone)
 			}
-			b.usage.set("r3", "web", placement.Use{})
+			b.usage.Set("r3", "web", placement.Use{})
 			set(b)
-			b.pass(relocationDelay)
+			b.pass(rebalance.RelocationDelay)
 			require.Equal(t, 5*time.Minute, b.look())
 			b.run()
 			got := b.stored()["web"].Status.Placements
@@ -547,16 +552,16 @@ func TestRelocationsAreBounded(t *testing.T) {
 	b.zoned(1, "a")
 	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
 	b.zoned(2, "c")
-	b.usage.set("r3", "web", placement.Use{})
-	r := b.controller.reconcile[concernRelocation].(*relocationReconciler)
-	r.judgements = rate.NewLimiter(rate.Every(time.Hour), len(b.nodes))
+	b.usage.Set("r3", "web", placement.Use{})
+	r := b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler)
+	r.Judgements = rate.NewLimiter(rate.Every(time.Hour), len(b.nodes))
 	b.pod("a", "1", "", inZone("nowhere"))
 	b.pod("b", "1", "", inZone("c"))
-	b.pass(relocationDelay)
+	b.pass(rebalance.RelocationDelay)
 	require.Equal(t, 5*time.Minute, b.look())
 	require.Empty(t, b.recorded(), "the first pod has used it up")
-	r.judgements = rate.NewLimiter(rate.Every(time.Second), 2*len(b.nodes))
-	require.True(t, r.judgements.AllowN(b.clock.Now().Add(5*time.Minute), len(b.nodes)+1))
+	r.Judgements = rate.NewLimiter(rate.Every(time.Second), 2*len(b.nodes))
+	require.True(t, r.Judgements.AllowN(b.clock.Now().Add(5*time.Minute), len(b.nodes)+1))
 	b.pass(5 * time.Minute)
 	require.Equal(t, time.Duration(len(b.nodes)+1)*time.Second, b.look(), "others have used it up: their turn comes when both pods can be judged")
 	require.Equal(t, time.Duration(len(b.nodes)+1)*time.Second, b.look(), "which uses nothing up")
@@ -572,18 +577,18 @@ func TestRelocationOfReplicas(t *testing.T) {
 	t.Parallel()
 	b := newRelocationBed(t)
 	b.class("fast", "r1", "r2")
-	for i := range maxWishes + 1 {
+	for i := range rebalance.MaxWishes + 1 {
 		name := fmt.Sprintf("replica-%02d", i)
 		failures := failedchoice.Failures{}.Plus("r1", failedchoice.NoVolume, b.clock.Now()).Plus("r2", failedchoice.NoVolume, b.clock.Now())
 		failures["r3"] = failedchoice.Failure{At: metav1.NewTime(b.clock.Now().Add(-time.Hour)), Count: int32(i + 1), Reason: failedchoice.NoVolume}
-		b.claims(homelessClaim(name, func(claim *corev1.PersistentVolumeClaim) {
+		b.claims(schedulingtest.HomelessClaim(name, func(claim *corev1.PersistentVolumeClaim) {
 			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationFailedSuperClusters, failures.String())
 		}))
 		b.pod(name, "1", "", withClaims(name))
 		b.pass(time.Second)
 	}
 	b.pod("big", "3", "")
-	b.pass(relocationDelay)
+	b.pass(rebalance.RelocationDelay)
 	b.look()
 	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded())
 }
@@ -596,6 +601,6 @@ func (b *relocationBed) class(name string, offering ...string) {
 		metav1.SetMetaDataAnnotation(&class.ObjectMeta, tenancyv1alpha1.AnnotationPrefixOfferedBy+id, "true")
 	}
 	known := b.factory.Storage().V1().StorageClasses()
-	b.controller.reconcile[concernRelocation].(*relocationReconciler).classes = known.Lister()
+	b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Classes = known.Lister()
 	require.NoError(b, known.Informer().GetIndexer().Add(class))
 }

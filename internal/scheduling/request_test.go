@@ -21,6 +21,12 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
+	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
@@ -57,16 +63,16 @@ func newRequestBed(t *testing.T, slices int) *requestBed {
 // process starts another process.
 func (b *requestBed) process() {
 	b.start()
-	b.controller.reconcile[concernAnnotation].(*annotationReconciler).clock = b.clock
-	b.controller.reconcile[concernNamespace].(*namespaceReconciler).evictor = b.evicts
+	b.controller.reconcile[dispatch.ConcernAnnotation].(*namespaces.AnnotationReconciler).Clock = b.clock
+	b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler).Evictor = b.evicts
 }
 
 // run lets reconcilers, rescheduler and namespace scheduler work until nothing changes.
 func (b *requestBed) run() {
 	b.Helper()
 	ctx := schedulertest.Context(b.T)
-	b.controller.reconcile[concernAnnotation].(*annotationReconciler).clock = b.clock
-	b.controller.reconcile[concernNamespace].(*namespaceReconciler).evictor = b.evicts
+	b.controller.reconcile[dispatch.ConcernAnnotation].(*namespaces.AnnotationReconciler).Clock = b.clock
+	b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler).Evictor = b.evicts
 	for range 20 {
 		b.settle()
 		if b.down {
@@ -75,7 +81,7 @@ func (b *requestBed) run() {
 		np := b.stored()["web"]
 		before := np.ResourceVersion
 		key := client.ObjectKeyFromObject(np)
-		rescheduler := &Rescheduler{Store: b.store, Reader: poolReader{b.meta, b.nodes}, Config: b.config, Clock: b.clock}
+		rescheduler := &rebalance.Rescheduler{Store: b.store, Reader: schedulingtest.PoolReader{Reader: b.meta, Nodes: b.nodes}, Config: b.config, Clock: b.clock}
 		_, err := rescheduler.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 		if b.down {
 			return
@@ -102,7 +108,7 @@ func (b *requestBed) place(np *schedulerv1alpha1.NamespacePlacement) {
 		for i := range outcomes[0].Placement.Status.Placements {
 			p := &outcomes[0].Placement.Status.Placements[i]
 			had := slice.Amounts{}
-			if part := placementIn(np.Status.Placements, p.Cluster); part != nil {
+			if part := placements.PlacementIn(np.Status.Placements, p.Cluster); part != nil {
 				had = slice.Of(part.Reserved)
 			}
 			if more := slice.Of(p.Reserved).Minus(had); !more.IsZero() {
@@ -123,11 +129,11 @@ func (b *requestBed) place(np *schedulerv1alpha1.NamespacePlacement) {
 func (b *requestBed) uses(cluster, requests string) {
 	np := b.stored()["web"]
 	hard := slice.Amounts{}
-	if part := placementIn(np.Status.Placements, cluster); part != nil {
+	if part := placements.PlacementIn(np.Status.Placements, cluster); part != nil {
 		hard = placement.StayingIn(part)
 	}
-	b.usage.set(cluster, "web", placement.Use{Requests: slice.Of(cores(requests)), Hard: hard, NamespaceUID: "1", Decision: placement.Decision(np, cluster)})
-	b.waiting.Insert(request{concern: concernNamespace, namespace: "web"}) // Dispatcher.Freed
+	b.usage.Set(cluster, "web", placement.Use{Requests: slice.Of(schedulingtest.Cores(requests)), Hard: hard, NamespaceUID: "1", Decision: placement.Decision(np, cluster)})
+	b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"}) // Dispatcher.Freed
 }
 
 func (b *requestBed) wants(placements, annotation string) {
@@ -143,7 +149,7 @@ func (b *requestBed) wants(placements, annotation string) {
 		parts = append(parts, part)
 	}
 	require.Equal(b, placements, strings.Join(parts, " "))
-	require.Equal(b, annotation, annotationOf(&b.namespaces()[0]))
+	require.Equal(b, annotation, namespaces.AnnotationOf(&b.namespaces()[0]))
 }
 
 // TestPlacementsOnRequest: a tenant writes other placements. They are granted beside what it has, its pods are evicted,
@@ -185,7 +191,7 @@ func TestPlacementsOnRequest(t *testing.T) {
 
 func leavingEvents(lines []string) (leaving []string) {
 	for _, line := range lines {
-		if strings.Contains(line, " "+reasonLeaving+" ") {
+		if strings.Contains(line, " "+tenantevents.ReasonLeaving+" ") {
 			leaving = append(leaving, line)
 		}
 	}
@@ -206,7 +212,7 @@ func TestPlacementsThatAreRefused(t *testing.T) {
 			want: "super cluster r2: has too little free cpu",
 		},
 		"cordoned": {annotation: `{"r2":2}`, pool: func(b *requestBed) { b.nodes[1].Spec.Unschedulable = true }, want: "super cluster r2: cordoned"},
-		"drained":  {annotation: `{"r2":2}`, pool: func(b *requestBed) { drained(b.nodes[1]) }, want: "super cluster r2: drained"},
+		"drained":  {annotation: `{"r2":2}`, pool: func(b *requestBed) { schedulingtest.Drained(b.nodes[1]) }, want: "super cluster r2: drained"},
 		"unknown":  {annotation: `{"r1":1,"r9":1}`, want: "super cluster r9: it is not in the pool"},
 		"two that refuse": {
 			annotation: `{"r2":1,"r9":1}`, pool: func(b *requestBed) { b.nodes[1].Spec.Unschedulable = true },
@@ -217,11 +223,11 @@ func TestPlacementsThatAreRefused(t *testing.T) {
 			annotation: `{"r2":2}`, policy: func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.MovesPerHour = 0 }, want: "the tenant's policy allows no requests",
 		},
 		"above what the tenant may have while it has both": {
-			annotation: `{"r1":1,"r2":1}`, policy: reservedLimit("cpu", "2500m"),
+			annotation: `{"r1":1,"r2":1}`, policy: schedulingtest.ReservedLimit("cpu", "2500m"),
 			want: "All namespaces of the tenant would reserve cpu 3, and 2500m are allowed (limits.reserved of TenantPolicy p)",
 		},
 		"removed, and there may be none above what the tenant has": {
-			policy: reservedLimit("cpu", "2"), want: "All namespaces of the tenant would reserve cpu 4, and 2 are allowed (limits.reserved of TenantPolicy p)",
+			policy: schedulingtest.ReservedLimit("cpu", "2"), want: "All namespaces of the tenant would reserve cpu 4, and 2 are allowed (limits.reserved of TenantPolicy p)",
 		},
 		"too long": {annotation: `{"r2":2` + strings.Repeat(" ", 9000) + `}`, want: "placements are longer than 8192 characters"},
 		"removed, and there is no room": {
@@ -318,17 +324,17 @@ func TestARequestWhileEveryWriteIsLost(t *testing.T) {
 			b.run()
 		}
 		whole := newRequestBed(t, 2)
-		first := len(whole.meta.writes)
+		first := len(whole.meta.Writes)
 		life(whole)
 		var want []string
 		np := whole.stored()["web"]
 		for i := range np.Status.Placements {
 			want = append(want, fmt.Sprint(np.Status.Placements[i].Cluster, np.Status.Placements[i].Slices))
 		}
-		require.Greater(t, len(whole.meta.writes), first)
-		for n := first; n < len(whole.meta.writes); n++ {
+		require.Greater(t, len(whole.meta.Writes), first)
+		for n := first; n < len(whole.meta.Writes); n++ {
 			for _, happens := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%d-%s/happens=%v", name, n-first, whole.meta.writes[n], happens), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%d-%s/happens=%v", name, n-first, whole.meta.Writes[n], happens), func(t *testing.T) {
 					t.Parallel()
 					b := newRequestBed(t, 2)
 					b.loseWrite, b.happens = n, happens
@@ -354,11 +360,11 @@ func TestARequestWhileEveryWriteIsLost(t *testing.T) {
 // TestReschedulerLeavesOthersAlone: it looks at nothing that does not ask for it.
 func TestReschedulerLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
-	meta := newStoredPlacements(t, onePlaced("web", "r1"))
-	r := &Rescheduler{Store: NewStore(meta, meta)}
+	meta := schedulingtest.NewStoredPlacements(t, schedulingtest.OnePlaced("web", "r1"))
+	r := &rebalance.Rescheduler{Store: placements.NewStore(meta, meta)}
 	for _, name := range []string{"web", "gone"} {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "tenant", Name: name}})
 		require.NoError(t, err)
 	}
-	require.Empty(t, meta.writes)
+	require.Empty(t, meta.Writes)
 }

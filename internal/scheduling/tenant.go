@@ -19,6 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/podscheduler"
+	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
@@ -56,14 +60,14 @@ type Tenants struct {
 	// Client reads the meta cluster from a cache.
 	Client client.Reader
 	// Store reads and writes NamespacePlacements.
-	Store *Store
+	Store *placements.Store
 	// Usage tells what super clusters run.
-	Usage Usage
+	Usage placements.Usage
 	// Holds reads live of which namespaces of the VirtualCluster with that cluster key and UID a super cluster of the
 	// pool holds super namespaces. Nil: nobody can say.
 	Holds func(ctx context.Context, superCluster, key string, uid types.UID) (sets.Set[string], error)
 	// Dispatcher routes the events of the meta cluster.
-	Dispatcher *Dispatcher
+	Dispatcher *dispatch.Dispatcher
 	// PodConfig holds the profiles of the pod schedulers.
 	PodConfig *config.KubeSchedulerConfiguration
 	// Profiles are the names of the namespace scheduler's profiles.
@@ -73,7 +77,7 @@ type Tenants struct {
 	// QuotaGrace is how long a namespace keeps what it has once it has no quota any more. 0: it keeps nothing.
 	QuotaGrace time.Duration
 	// Metrics counts evictions; nil counts none.
-	Metrics *Metrics
+	Metrics *placements.Metrics
 	// OutOfTree are further plugins of the pod schedulers.
 	OutOfTree frameworkruntime.Registry
 
@@ -82,10 +86,10 @@ type Tenants struct {
 }
 
 // heldOf returns the memory of what super clusters hold of a tenant.
-func (t *Tenants) heldOf(tenant *tenants.Tenant) *heldNamespaces {
-	held := &heldNamespaces{clock: clock.RealClock{}}
+func (t *Tenants) heldOf(tenant *tenants.Tenant) *dispatch.HeldNamespaces {
+	held := &dispatch.HeldNamespaces{Clock: clock.RealClock{}}
 	if t.Holds != nil {
-		held.read = func(ctx context.Context, superCluster string) (sets.Set[string], error) {
+		held.Read = func(ctx context.Context, superCluster string) (sets.Set[string], error) {
 			return t.Holds(ctx, superCluster, tenant.Key, tenant.UID)
 		}
 	}
@@ -125,57 +129,57 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	optional := rest.CopyConfig(cfg) // what the control plane need not serve is no failure
-	failures := &readFailures{}
-	cfg.Wrap(failures.wrap)
-	api, err := kubernetes.NewForConfig(rest.AddUserAgent(cfg, controllerName))
+	failures := &podscheduler.ReadFailures{}
+	cfg.Wrap(failures.Wrap)
+	api, err := kubernetes.NewForConfig(rest.AddUserAgent(cfg, tenantevents.ControllerName))
 	if err != nil {
 		return fmt.Errorf("building a client: %w", err)
 	}
-	recorders, err := startRecorders(ctx, api)
+	recorders, err := tenantevents.StartRecorders(ctx, api)
 	if err != nil {
 		return err
 	}
-	defer recorders.shutdown()
+	defer recorders.Shutdown()
 
 	nodes := view.NewNodeSource()
 	chosen := t.choices()
-	storage := shownStorage{all: t.Dispatcher.storage, shows: tenant.Policy.ShowsClass}
-	factory := tenantInformers(ctx, api, nodes, storage, chosen, tenant.Bounds, fail)
-	recorder := recorders.of(controllerName)
+	storage := podscheduler.ShownStorage{All: t.Dispatcher.Storage, Shows: tenant.Policy.ShowsClass}
+	factory := podscheduler.NewInformers(ctx, api, nodes, storage, chosen, tenant.Bounds, fail)
+	recorder := recorders.Of(tenantevents.ControllerName)
 	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
 	if err := controller.releaseSnapshots(optional); err != nil {
 		return err
 	}
-	pods := &tenantPods{}
+	pods := &podscheduler.Scheduler{}
 	if t.Part != PartPlacements {
-		pods, err = instance{
+		pods, err = podscheduler.Instance{
 			Config: t.PodConfig, OutOfTree: t.OutOfTree, Tenant: tenant, Choices: chosen, KubeConfig: cfg, Optional: optional,
-			Client: api, Informers: factory, Recorder: recorder, Recorders: recorders.ofPods,
+			Client: api, Informers: factory, Recorder: recorder, Recorders: recorders.OfPods,
 		}.Build(ctx)
 		if err != nil {
 			return err
 		}
-		ended := pods.start(ctx, tenant.Bounds, fail)
+		ended := pods.Start(ctx, tenant.Bounds, fail)
 		defer ended()
 		defer cancel()
 		// kube-scheduler tries pods as soon as its informers have synced: the nodes must be in the view by then.
-		if err := controller.nodes.project(ctx); err != nil {
+		if err := controller.nodes.Project(ctx); err != nil {
 			return err
 		}
 	}
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	defer cancel() // before Shutdown, which waits for the informers
-	if err := waitForCaches(ctx, factory, failures, cmp.Or(t.patience, listPatience)); err != nil {
+	if err := podscheduler.WaitForCaches(ctx, factory, failures, cmp.Or(t.patience, podscheduler.ListPatience)); err != nil {
 		return err
 	}
-	chosen.listed()
-	if !pods.begin(ctx, fail) {
+	chosen.Listed()
+	if !pods.Begin(ctx, fail) {
 		return nil // ctx ended
 	}
 	ready()
 	klog.FromContext(ctx).Info("Tenant engaged")
-	ended := pods.run(ctx)
+	ended := pods.Run(ctx)
 	err = controller.run(ctx)
 	cancel()
 	<-ended
@@ -183,9 +187,9 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 }
 
 // choices returns the choices of a tenant's pod scheduler, nil where it runs in another process.
-func (t *Tenants) choices() *choices {
+func (t *Tenants) choices() *podscheduler.Choices {
 	if t.Part == PartPlacements {
 		return nil
 	}
-	return newChoices(profileNames(t.PodConfig)...)
+	return podscheduler.NewChoices(podscheduler.ProfileNames(t.PodConfig)...)
 }

@@ -24,6 +24,11 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/podscheduler"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
@@ -34,21 +39,21 @@ import (
 // queue: settle shows the reconcilers what is stored, and hands them what changed, until nothing does.
 type tenantBed struct {
 	*testing.T
-	meta     *storedPlacements
+	meta     *schedulingtest.StoredPlacements
 	api      *fake.Clientset
-	usage    *measured
+	usage    *schedulingtest.Measured
 	clock    *testingclock.FakePassiveClock
 	recorder *events.FakeRecorder
 	profiles sets.Set[string]
 	policy   *policy.Ref
 
 	// The process: a restart makes them anew.
-	store      *Store
+	store      *placements.Store
 	factory    informers.SharedInformerFactory
 	controller *tenantController
 	seen       map[string]*schedulerv1alpha1.NamespacePlacement
-	waiting    sets.Set[request]
-	done       []request
+	waiting    sets.Set[dispatch.Request]
+	done       []dispatch.Request
 
 	// otherControlPlane is whether another control plane than the tenant's answers.
 	otherControlPlane bool
@@ -62,11 +67,11 @@ type tenantBed struct {
 
 func newTenantBed(t *testing.T, objects ...runtime.Object) *tenantBed {
 	t.Helper()
-	b := &tenantBed{T: t, meta: newStoredPlacements(t), api: builders.Clientset(objects...), usage: &measured{}, clock: testingclock.NewFakePassiveClock(time.Now()), recorder: events.NewFakeRecorder(1000), policy: &policy.Ref{}, loseWrite: -1}
-	b.meta.fail = b.written
+	b := &tenantBed{T: t, meta: schedulingtest.NewStoredPlacements(t), api: builders.Clientset(objects...), usage: &schedulingtest.Measured{}, clock: testingclock.NewFakePassiveClock(time.Now()), recorder: events.NewFakeRecorder(1000), policy: &policy.Ref{}, loseWrite: -1}
+	b.meta.Fail = b.written
 	b.api.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		n := len(b.meta.writes)
-		b.meta.writes = append(b.meta.writes, "annotation")
+		n := len(b.meta.Writes)
+		b.meta.Writes = append(b.meta.Writes, "annotation")
 		happens, err := b.written(n)
 		if err != nil && happens {
 			// The reaction that follows would answer well: the write takes place here.
@@ -78,7 +83,7 @@ func newTenantBed(t *testing.T, objects ...runtime.Object) *tenantBed {
 		if get, ok := action.(clienttesting.GetAction); ok && get.GetName() == metav1.NamespaceSystem && !b.down {
 			return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: b.answers()}}, nil
 		}
-		return b.down, nil, errDown
+		return b.down, nil, schedulingtest.ErrDown
 	})
 	b.start()
 	return b
@@ -86,11 +91,11 @@ func newTenantBed(t *testing.T, objects ...runtime.Object) *tenantBed {
 
 func (b *tenantBed) written(n int) (bool, error) {
 	if b.down {
-		return false, errDown
+		return false, schedulingtest.ErrDown
 	}
 	if n == b.loseWrite {
 		b.down = true
-		return b.happens, errDown
+		return b.happens, schedulingtest.ErrDown
 	}
 	return true, nil
 }
@@ -107,27 +112,29 @@ func (b *tenantBed) answers() types.UID {
 func (b *tenantBed) start() {
 	b.down = false
 	b.factory = informers.NewSharedInformerFactory(b.api, 0)
-	b.store = NewStore(b.meta, b.meta)
-	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Usage: b.usage, Dispatcher: NewDispatcher(false), Profiles: b.profiles, DefaultSlice: slice.Of(cores("1"))}
-	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: b.policy}, b.api, b.factory, view.NewNodeSource(), newChoices(), b.recorder, func(error) {})
-	namespaces := b.controller.reconcile[concernNamespace].(*namespaceReconciler)
-	namespaces.clock = b.clock
-	namespaces.recognized = func(context.Context) (types.UID, error) { return "control-plane", nil }
-	b.seen, b.waiting = b.stored(), sets.New[request]()
-	b.controller.limits.bind(func(namespace string) { b.waiting.Insert(request{concern: concernNamespace, namespace: namespace}) })
+	b.store = placements.NewStore(b.meta, b.meta)
+	tenantsOf := &Tenants{Client: b.meta, Store: b.store, Usage: b.usage, Dispatcher: dispatch.New(false), Profiles: b.profiles, DefaultSlice: slice.Of(schedulingtest.Cores("1"))}
+	b.controller = newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: b.policy}, b.api, b.factory, view.NewNodeSource(), podscheduler.NewChoices(), b.recorder, func(error) {})
+	namespaces := b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler)
+	namespaces.Clock = b.clock
+	namespaces.Recognized = func(context.Context) (types.UID, error) { return "control-plane", nil }
+	b.seen, b.waiting = b.stored(), sets.New[dispatch.Request]()
+	b.controller.limits.Bind(func(namespace string) {
+		b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: namespace})
+	})
 	for _, namespace := range b.namespaces() {
-		b.waiting.Insert(request{concern: concernNamespace, namespace: namespace.Name}, request{concern: concernAnnotation, namespace: namespace.Name})
+		b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: namespace.Name}, dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: namespace.Name})
 	}
 	for name := range b.seen {
-		b.waiting.Insert(request{concern: concernNamespace, namespace: name})
+		b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: name})
 	}
 }
 
 // setPolicy puts the shipped policy with changes in force, as tenantController.followPolicy does.
 func (b *tenantBed) setPolicy(change func(*tenancyv1alpha1.TenantPolicySpec)) {
-	b.policy.Set(policyWith(b.T, change))
-	for _, namespace := range b.controller.limits.all() {
-		b.waiting.Insert(request{concern: concernNamespace, namespace: namespace})
+	b.policy.Set(schedulingtest.PolicyWith(b.T, change))
+	for _, namespace := range b.controller.limits.All() {
+		b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: namespace})
 	}
 }
 
@@ -154,7 +161,7 @@ func (b *tenantBed) look() {
 		known, exists, err := core.Namespaces().Informer().GetIndexer().GetByKey(namespace.Name)
 		require.NoError(b, err)
 		if !exists || !equality.Semantic.DeepEqual(known, &namespace) {
-			b.waiting.Insert(request{concern: concernNamespace, namespace: namespace.Name}, request{concern: concernAnnotation, namespace: namespace.Name})
+			b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: namespace.Name}, dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: namespace.Name})
 		}
 		require.NoError(b, core.Namespaces().Informer().GetIndexer().Add(&namespace))
 	}
@@ -165,19 +172,19 @@ func (b *tenantBed) look() {
 		known, exists, err := core.ResourceQuotas().Informer().GetIndexer().GetByKey(quota.Namespace + "/" + quota.Name)
 		require.NoError(b, err)
 		if !exists || !equality.Semantic.DeepEqual(known, quota) {
-			b.waiting.Insert(request{concern: concernNamespace, namespace: quota.Namespace})
+			b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: quota.Namespace})
 		}
 		require.NoError(b, core.ResourceQuotas().Informer().GetIndexer().Add(quota))
 	}
 	stored := b.stored()
 	for name, np := range stored {
 		if old := b.seen[name]; old == nil || old.ResourceVersion != np.ResourceVersion {
-			b.waiting.Insert(requestsFor(placementChange{old: old, current: np})...)
+			b.waiting.Insert(requestsFor(dispatch.PlacementChange{Old: old, Current: np})...)
 		}
 	}
 	for name, np := range b.seen {
 		if stored[name] == nil {
-			b.waiting.Insert(requestsFor(placementChange{old: np})...)
+			b.waiting.Insert(requestsFor(dispatch.PlacementChange{Old: np})...)
 		}
 	}
 	b.seen = stored
@@ -209,8 +216,8 @@ func (b *tenantBed) settle() int {
 
 // grant is what the namespace scheduler does.
 func (b *tenantBed) grant(name, cluster string) {
-	_, err := NewStore(b.meta, b.meta).Change(b.Context(), client.ObjectKey{Namespace: "tenant", Name: name}, func(np *schedulerv1alpha1.NamespacePlacement) error {
-		np.Status, _, _ = placement.Next(np, placement.Facts{Granted: map[string]slice.Amounts{cluster: slice.Of(cores("1"))}})
+	_, err := placements.NewStore(b.meta, b.meta).Change(b.Context(), client.ObjectKey{Namespace: "tenant", Name: name}, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status, _, _ = placement.Next(np, placement.Facts{Granted: map[string]slice.Amounts{cluster: slice.Of(schedulingtest.Cores("1"))}})
 		return nil
 	})
 	if !b.down {
@@ -252,7 +259,7 @@ func (b *tenantBed) wantPublished(name string) {
 	b.Helper()
 	for _, namespace := range b.namespaces() {
 		if namespace.Name == name {
-			require.Equal(b, b.due(name), annotationOf(&namespace))
+			require.Equal(b, b.due(name), namespaces.AnnotationOf(&namespace))
 		}
 	}
 	if np := b.stored()[name]; np != nil && np.Status.Published != nil {

@@ -34,6 +34,13 @@ import (
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/scheduling/claims"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/eviction"
+	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/podscheduler"
+	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
@@ -48,14 +55,14 @@ const (
 
 // reconcilers holds the reconciler of each concern. A controller of its own for each would cost a tenant 20 goroutines
 // and 120 kB more (BenchmarkIdleController).
-type reconcilers map[concern]reconcile.TypedReconciler[request]
+type reconcilers map[dispatch.Concern]reconcile.TypedReconciler[dispatch.Request]
 
 // Reconcile passes a request to the reconciler of its concern. A conflict means that an informer is behind: the request
 // is requeued, and it is no error.
-func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Result, error) {
-	reconciler, exists := r[item.concern]
+func (r reconcilers) Reconcile(ctx context.Context, item dispatch.Request) (reconcile.Result, error) {
+	reconciler, exists := r[item.Concern]
 	if !exists {
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("no reconciler for %q", item.concern))
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("no reconciler for %q", item.Concern))
 	}
 	result, err := reconciler.Reconcile(ctx, item)
 	if apierrors.IsConflict(err) {
@@ -74,14 +81,14 @@ func (r reconcilers) Reconcile(ctx context.Context, item request) (reconcile.Res
 type tenantController struct {
 	key        string
 	informers  informers.SharedInformerFactory
-	dispatcher *Dispatcher
+	dispatcher *dispatch.Dispatcher
 	placements client.Reader
-	nodes      *nodeReconciler
+	nodes      *podscheduler.NodeReconciler
 	policy     *policy.Ref
-	limits     *tenantLimits
-	choices    *choices
+	limits     *namespaces.Limits
+	choices    *podscheduler.Choices
 	reconcile  reconcilers
-	evictor    *evictor
+	evictor    *eviction.Evictor
 	// fail ends the connection: an event handler panicked, and its event is lost.
 	fail func(error)
 }
@@ -90,32 +97,32 @@ type tenantController struct {
 // where the tenant's pod scheduler runs in another process.
 func newTenantController(
 	t *Tenants, tenant *tenants.Tenant, api kubernetes.Interface, factory informers.SharedInformerFactory, nodes *view.Source,
-	chosen *choices, recorder events.EventRecorder, fail func(error),
+	chosen *podscheduler.Choices, recorder events.EventRecorder, fail func(error),
 ) *tenantController {
 	c := &tenantController{
 		key: tenant.Key, informers: factory, dispatcher: t.Dispatcher, placements: t.Client, fail: fail,
-		policy: tenant.Policy, limits: newTenantLimits(tenant.Policy), choices: chosen, reconcile: reconcilers{},
-		nodes: &nodeReconciler{key: tenant.Key, placements: t.Client, virtualNodes: t.Dispatcher.VirtualNodes, nodes: nodes},
+		policy: tenant.Policy, limits: namespaces.NewLimits(tenant.Policy), choices: chosen, reconcile: reconcilers{},
+		nodes: &podscheduler.NodeReconciler{Key: tenant.Key, Placements: t.Client, VirtualNodes: t.Dispatcher.VirtualNodes, Nodes: nodes},
 	}
 	if t.Part != PartPlacements {
-		c.reconcile[concernNodes] = c.nodes
-		c.reconcile[concernPod] = &podReconciler{
-			key: tenant.Key, store: t.Store, api: api, pods: factory.Core().V1().Pods().Lister(), choices: chosen, policy: tenant.Policy, recorder: recorder,
-			virtualNodes: t.Dispatcher.VirtualNodes, clock: clock.RealClock{},
+		c.reconcile[dispatch.ConcernNodes] = c.nodes
+		c.reconcile[dispatch.ConcernPod] = &podscheduler.Reconciler{
+			Key: tenant.Key, Store: t.Store, API: api, Pods: factory.Core().V1().Pods().Lister(), Choices: chosen, Policy: tenant.Policy, Recorder: recorder,
+			VirtualNodes: t.Dispatcher.VirtualNodes, Clock: clock.RealClock{},
 		}
 	}
 	if chosen != nil { // then the informers project claims, too
-		c.reconcile[concernClaim] = &claimReconciler{
-			key: tenant.Key, api: api, placements: t.Client, virtualNodes: t.Dispatcher.VirtualNodes, free: t.Dispatcher.storage.sizes, recorder: recorder, clock: clock.RealClock{}, shows: tenant.Policy.ShowsClass,
-			claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
+		c.reconcile[dispatch.ConcernClaim] = &claims.Reconciler{
+			Key: tenant.Key, API: api, Placements: t.Client, VirtualNodes: t.Dispatcher.VirtualNodes, Free: t.Dispatcher.Storage.Sizes, Recorder: recorder, Clock: clock.RealClock{}, Shows: tenant.Policy.ShowsClass,
+			Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Classes: factory.Storage().V1().StorageClasses().Lister(),
 		}
 		held := t.heldOf(tenant)
-		c.reconcile[concernClaimRelease] = &claimReleaser{
-			api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), pool: t.Dispatcher, meta: t.Store.live, clock: clock.RealClock{}, held: held,
+		c.reconcile[dispatch.ConcernClaimRelease] = &claims.Releaser{
+			API: api, Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Pool: t.Dispatcher, Meta: t.Store.Live, Clock: clock.RealClock{}, Held: held,
 		}
-		c.reconcile[concernClaimHome] = &homeReleaser{
-			key: tenant.Key, api: api, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), store: t.Store, pool: t.Dispatcher, recorder: recorder,
-			clock: clock.RealClock{}, held: held,
+		c.reconcile[dispatch.ConcernClaimHome] = &claims.HomeReleaser{
+			Key: tenant.Key, API: api, Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Store: t.Store, Pool: t.Dispatcher, Recorder: recorder,
+			Clock: clock.RealClock{}, Held: held,
 		}
 	}
 	if t.Part != PartPods {
@@ -127,8 +134,8 @@ func newTenantController(
 // releaseSnapshots lets the finalizers of super clusters on VolumeSnapshots be taken off, too, where those of claims
 // are.
 func (c *tenantController) releaseSnapshots(cfg *rest.Config) (err error) {
-	if releaser, releases := c.reconcile[concernClaimRelease].(*claimReleaser); releases {
-		releaser.snapshots, err = snapshotsOf(cfg)
+	if releaser, releases := c.reconcile[dispatch.ConcernClaimRelease].(*claims.Releaser); releases {
+		releaser.Snapshots, err = claims.SnapshotsOf(cfg)
 	}
 	return err
 }
@@ -145,35 +152,35 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		classes = c.informers.Storage().V1().StorageClasses().Lister()
 	}
 	shows := tenant.Policy.ShowsClass
-	about := namespaceEvents{quotas: quotas, recorder: recorder}
-	c.evictor = &evictor{
-		post: postEvictions(api), remove: deletions(api), pods: pods, namespaces: lister, events: about, clock: clock.RealClock{}, metrics: t.Metrics,
+	about := tenantevents.NamespaceEvents{Quotas: quotas, Recorder: recorder}
+	c.evictor = &eviction.Evictor{
+		Post: eviction.PostEvictions(api), Remove: eviction.Deletions(api), Pods: pods, Namespaces: lister, Events: about, Clock: clock.RealClock{}, Metrics: t.Metrics,
 	}
 	maps.Copy(c.reconcile, reconcilers{
-		concernNamespace: &namespaceReconciler{
-			key: tenant.Key, store: t.Store, api: api, namespaces: lister, quotas: quotas, usage: t.Usage,
-			clock: clock.RealClock{}, profiles: t.Profiles, defaultSlice: t.DefaultSlice, quotaGrace: t.QuotaGrace,
-			policy: tenant.Policy, limits: c.limits, events: about, changes: newChangeLimiter(),
-			evictor:    c.evictor,
-			recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
+		dispatch.ConcernNamespace: &namespaces.Reconciler{
+			Key: tenant.Key, Store: t.Store, API: api, Namespaces: lister, Quotas: quotas, Usage: t.Usage,
+			Clock: clock.RealClock{}, Profiles: t.Profiles, DefaultSlice: t.DefaultSlice, QuotaGrace: t.QuotaGrace,
+			Policy: tenant.Policy, Limits: c.limits, Events: about, Changes: namespaces.NewChangeLimiter(),
+			Evictor:    c.evictor,
+			Recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},
-		concernAnnotation: &annotationReconciler{
-			key: tenant.Key, store: t.Store, api: api, namespaces: lister, events: about,
-			clock: clock.RealClock{}, policy: tenant.Policy, limits: c.limits, restores: newRestoreLimiter(),
+		dispatch.ConcernAnnotation: &namespaces.AnnotationReconciler{
+			Key: tenant.Key, Store: t.Store, API: api, Namespaces: lister, Events: about,
+			Clock: clock.RealClock{}, Policy: tenant.Policy, Limits: c.limits, Restores: namespaces.NewRestoreLimiter(),
 		},
-		concernEvent: &eventReconciler{key: tenant.Key, store: t.Store, namespaces: lister, events: about},
-		concernRelocation: &relocationReconciler{
-			key: tenant.Key, store: t.Store, pods: pods, claims: claims, classes: classes, namespaces: lister, usage: t.Usage,
-			virtualNodes: t.Dispatcher.VirtualNodes, judge: &t.Dispatcher.judge, judgements: rate.NewLimiter(judgementsPerSecond, judgementsBurst),
-			storage: func(superCluster, class string, size int64) bool {
-				return !shows(class) || t.Dispatcher.storage.sizes()[superCluster].Holds(class, size)
+		dispatch.ConcernEvent: &tenantevents.Reconciler{Key: tenant.Key, Store: t.Store, Namespaces: lister, Events: about},
+		dispatch.ConcernRelocation: &rebalance.RelocationReconciler{
+			Key: tenant.Key, Store: t.Store, Pods: pods, Claims: claims, Classes: classes, Namespaces: lister, Usage: t.Usage,
+			VirtualNodes: t.Dispatcher.VirtualNodes, Judge: &t.Dispatcher.Judge, Judgements: rate.NewLimiter(rebalance.JudgementsPerSecond, rebalance.JudgementsBurst),
+			Storage: func(superCluster, class string, size int64) bool {
+				return !shows(class) || t.Dispatcher.Storage.Sizes()[superCluster].Holds(class, size)
 			},
-			policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about, recorder: recorder, attempts: map[string]attempt{},
+			Policy: tenant.Policy, Limits: c.limits, Clock: clock.RealClock{}, Events: about, Recorder: recorder, Attempts: map[string]rebalance.Attempt{},
 		},
-		concernMove: &moveReconciler{
-			key: tenant.Key, store: t.Store, namespaces: lister, usage: t.Usage, policy: tenant.Policy, limits: c.limits, clock: clock.RealClock{}, events: about,
+		dispatch.ConcernMove: &rebalance.MoveReconciler{
+			Key: tenant.Key, Store: t.Store, Namespaces: lister, Usage: t.Usage, Policy: tenant.Policy, Limits: c.limits, Clock: clock.RealClock{}, Events: about,
 		},
-		concernOutOfService: &outOfServiceReconciler{key: tenant.Key, api: api, virtualNodes: t.Dispatcher.VirtualNodes, meta: t.Store.live, clock: clock.RealClock{}},
+		dispatch.ConcernOutOfService: &eviction.OutOfServiceReconciler{Key: tenant.Key, API: api, VirtualNodes: t.Dispatcher.VirtualNodes, Meta: t.Store.Live, Clock: clock.RealClock{}},
 	})
 }
 
@@ -192,25 +199,25 @@ func controlPlaneOf(ctx context.Context, reader client.Reader, tenant *tenants.T
 // run works until ctx ends. The informers are synced.
 func (c *tenantController) run(ctx context.Context) error {
 	if c.evictor != nil {
-		defer c.evictor.stop()
+		defer c.evictor.Stop()
 	}
 	return runController(ctx, c.reconcile, c.watch)
 }
 
 // runController runs an unmanaged controller whose queue watch fills, until ctx ends.
-func runController(ctx context.Context, reconciler reconcile.TypedReconciler[request], watch source.TypedFunc[request]) error {
+func runController(ctx context.Context, reconciler reconcile.TypedReconciler[dispatch.Request], watch source.TypedFunc[dispatch.Request]) error {
 	logger := klog.FromContext(ctx)
-	unmanaged, err := controller.NewTypedUnmanaged(tenantControllerName, controller.TypedOptions[request]{
+	unmanaged, err := controller.NewTypedUnmanaged(tenantControllerName, controller.TypedOptions[dispatch.Request]{
 		SkipNameValidation:    ptr.To(true), // a thousand tenants share the name
 		RecoverPanic:          ptr.To(true),
 		ReconciliationTimeout: reconcileTimeout,
 		Reconciler:            reconciler,
-		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[request](50*time.Millisecond, time.Minute),
-		LogConstructor: func(item *request) logr.Logger {
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](50*time.Millisecond, time.Minute),
+		LogConstructor: func(item *dispatch.Request) logr.Logger {
 			if item == nil {
 				return logger.V(2) // that it starts and stops
 			}
-			return logger.WithValues("concern", item.concern, "namespace", item.namespace, "name", item.name)
+			return logger.WithValues("concern", item.Concern, "namespace", item.Namespace, "name", item.Name)
 		},
 	})
 	if err != nil {
@@ -226,66 +233,68 @@ func runController(ctx context.Context, reconciler reconcile.TypedReconciler[req
 }
 
 // watch enqueues what exists, and then every change, until ctx ends.
-func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
 	queue = concerned{queue, c.reconcile}
-	context.AfterFunc(ctx, c.dispatcher.subscribe(c.key, subscriber{
-		placementChanged: func(change placementChange) {
+	context.AfterFunc(ctx, c.dispatcher.Subscribe(c.key, dispatch.Subscriber{
+		PlacementChanged: func(change dispatch.PlacementChange) {
 			for _, item := range requestsFor(change) {
 				queue.Add(item)
 			}
-			queue.Add(request{concern: concernClaim})
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaim})
 		},
-		freed: func(namespace string) { queue.Add(request{concern: concernNamespace, namespace: namespace}) },
-		nodesChanged: func() {
-			queue.Add(request{concern: concernNodes})
-			queue.Add(request{concern: concernOutOfService})
-			queue.Add(request{concern: concernClaim})
-			queue.Add(request{concern: concernClaimRelease})
-			queue.Add(request{concern: concernClaimHome})
+		Freed: func(namespace string) {
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: namespace})
 		},
-		storageChanged: func() { queue.AddAfter(request{concern: concernClaim}, claimsInterval) },
+		NodesChanged: func() {
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernNodes})
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernOutOfService})
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaim})
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaimRelease})
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaimHome})
+		},
+		StorageChanged: func() { queue.AddAfter(dispatch.Request{Concern: dispatch.ConcernClaim}, claims.ClaimsInterval) },
 	}))
-	queue.Add(request{concern: concernNodes})
-	queue.Add(request{concern: concernOutOfService})
+	queue.Add(dispatch.Request{Concern: dispatch.ConcernNodes})
+	queue.Add(dispatch.Request{Concern: dispatch.ConcernOutOfService})
 	if c.choices != nil {
-		c.choices.bind(func(namespace, name string) {
-			queue.Add(request{concern: concernPod, namespace: namespace, name: name})
+		c.choices.Bind(func(namespace, name string) {
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernPod, Namespace: namespace, Name: name})
 		})
 	}
-	if _, keeps := c.reconcile[concernNamespace]; keeps {
+	if _, keeps := c.reconcile[dispatch.ConcernNamespace]; keeps {
 		if err := c.watchNamespaces(ctx, queue); err != nil {
 			return err
 		}
 	}
 	c.handle(c.informers.Core().V1().Pods().Informer(), podHandler(queue, c.choices, clock.RealClock{}))
-	if _, gives := c.reconcile[concernClaim]; gives {
+	if _, gives := c.reconcile[dispatch.ConcernClaim]; gives {
 		c.watchClaims(queue)
 	}
 	return nil
 }
 
 // watchClaims is watch for the homes of claims.
-func (c *tenantController) watchClaims(queue workqueue.TypedRateLimitingInterface[request]) {
+func (c *tenantController) watchClaims(queue workqueue.TypedRateLimitingInterface[dispatch.Request]) {
 	claimChanged := func(claim *corev1.PersistentVolumeClaim) {
-		if homeless(claim) {
-			queue.Add(homeRequest(claim))
+		if claims.Homeless(claim) {
+			queue.Add(claims.HomeRequest(claim))
 		}
-		if mayBeStranded(claim) {
-			queue.Add(request{concern: concernClaimHome, namespace: claim.Namespace})
+		if claims.MayBeStranded(claim) {
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaimHome, Namespace: claim.Namespace})
 		}
-		if len(witnessesOf(claim)) > 0 {
-			queue.Add(request{concern: concernClaimRelease, namespace: claim.Namespace, name: claim.Name})
+		if len(claims.WitnessesOf(claim)) > 0 {
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaimRelease, Namespace: claim.Namespace, Name: claim.Name})
 		}
 	}
 	claimGone := func(claim *corev1.PersistentVolumeClaim) {
-		queue.Add(request{concern: concernClaim, namespace: claim.Namespace, name: claim.Name})
+		queue.Add(dispatch.Request{Concern: dispatch.ConcernClaim, Namespace: claim.Namespace, Name: claim.Name})
 		if claimhome.Of(claim) != "" { // there is room for others
-			queue.Add(request{concern: concernClaim, namespace: claim.Namespace})
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaim, Namespace: claim.Namespace})
 		}
 	}
 	c.handle(c.informers.Core().V1().PersistentVolumeClaims().Informer(), engage.ObjectHandler(claimChanged, claimGone))
-	queue.Add(request{concern: concernClaimRelease})
-	classChanged := func(*storagev1.StorageClass) { queue.Add(request{concern: concernClaim}) }
+	queue.Add(dispatch.Request{Concern: dispatch.ConcernClaimRelease})
+	classChanged := func(*storagev1.StorageClass) { queue.Add(dispatch.Request{Concern: dispatch.ConcernClaim}) }
 	c.handle(c.informers.Storage().V1().StorageClasses().Informer(), engage.ObjectHandler(classChanged, classChanged))
 }
 
@@ -296,9 +305,9 @@ func (c *tenantController) handle(informer cache.SharedIndexInformer, handler ca
 }
 
 // watchNamespaces is watch for what NamespacePlacements are made of.
-func (c *tenantController) watchNamespaces(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	namespace := func(name string) { queue.Add(request{concern: concernNamespace, namespace: name}) }
-	c.limits.bind(namespace)
+func (c *tenantController) watchNamespaces(ctx context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
+	namespace := func(name string) { queue.Add(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: name}) }
+	c.limits.Bind(namespace)
 	_, policyChanged := c.policy.Watch()
 	go c.followPolicy(ctx, policyChanged, namespace)
 	placements := &schedulerv1alpha1.NamespacePlacementList{}
@@ -308,12 +317,12 @@ func (c *tenantController) watchNamespaces(ctx context.Context, queue workqueue.
 	for i := range placements.Items { // namespaces that were deleted while no controller ran
 		namespace(placements.Items[i].Name)
 		if placements.Items[i].Annotations[schedulerv1alpha1.AnnotationMove] != "" {
-			queue.Add(request{concern: concernMove, namespace: placements.Items[i].Name})
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernMove, Namespace: placements.Items[i].Name})
 		}
 	}
 	namespaceChanged := func(changed *corev1.Namespace) {
 		namespace(changed.Name)
-		queue.Add(request{concern: concernAnnotation, namespace: changed.Name})
+		queue.Add(dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: changed.Name})
 	}
 	c.handle(c.informers.Core().V1().Namespaces().Informer(), engage.ObjectHandler(namespaceChanged, namespaceChanged))
 	quotaChanged := func(quota *corev1.ResourceQuota) { namespace(quota.Namespace) }
@@ -340,20 +349,20 @@ func sameButForUse(before, after any) bool {
 
 // concerned is a queue that takes what there is a reconciler for: the others run in another process.
 type concerned struct {
-	workqueue.TypedRateLimitingInterface[request]
+	workqueue.TypedRateLimitingInterface[dispatch.Request]
 	reconcile reconcilers
 }
 
 // Add implements workqueue.TypedInterface.
-func (q concerned) Add(item request) {
-	if _, here := q.reconcile[item.concern]; here {
+func (q concerned) Add(item dispatch.Request) {
+	if _, here := q.reconcile[item.Concern]; here {
 		q.TypedRateLimitingInterface.Add(item)
 	}
 }
 
 // AddAfter implements workqueue.TypedDelayingInterface.
-func (q concerned) AddAfter(item request, delay time.Duration) {
-	if _, here := q.reconcile[item.concern]; here {
+func (q concerned) AddAfter(item dispatch.Request, delay time.Duration) {
+	if _, here := q.reconcile[item.Concern]; here {
 		q.TypedRateLimitingInterface.AddAfter(item, delay)
 	}
 }
@@ -369,46 +378,46 @@ func (c *tenantController) followPolicy(ctx context.Context, policyChanged <-cha
 		case <-policyChanged:
 		}
 		_, policyChanged = c.policy.Watch()
-		for _, namespace := range c.limits.all() {
+		for _, namespace := range c.limits.All() {
 			changed(namespace)
 		}
 	}
 }
 
 // requestsFor returns the requests that a change of a NamespacePlacement enqueues.
-func requestsFor(change placementChange) []request {
-	np := change.current
+func requestsFor(change dispatch.PlacementChange) []dispatch.Request {
+	np := change.Current
 	if np == nil {
-		np = change.old
+		np = change.Old
 	}
-	items := []request{
-		{concern: concernNodes},
-		{concern: concernNamespace, namespace: np.Name},
-		{concern: concernAnnotation, namespace: np.Name},
-		{concern: concernClaimHome, namespace: np.Name},
+	items := []dispatch.Request{
+		{Concern: dispatch.ConcernNodes},
+		{Concern: dispatch.ConcernNamespace, Namespace: np.Name},
+		{Concern: dispatch.ConcernAnnotation, Namespace: np.Name},
+		{Concern: dispatch.ConcernClaimHome, Namespace: np.Name},
 	}
 	if np.Annotations[schedulerv1alpha1.AnnotationMove] != "" {
-		items = append(items, request{concern: concernMove, namespace: np.Name})
+		items = append(items, dispatch.Request{Concern: dispatch.ConcernMove, Namespace: np.Name})
 	}
-	for _, condition := range announced(change) {
-		items = append(items, request{concern: concernEvent, namespace: np.Name, name: condition})
+	for _, condition := range tenantevents.Announced(change) {
+		items = append(items, dispatch.Request{Concern: dispatch.ConcernEvent, Namespace: np.Name, Name: condition})
 	}
-	if change.losesCluster() {
-		items = append(items, request{concern: concernPod, namespace: np.Name})
+	if change.LosesCluster() {
+		items = append(items, dispatch.Request{Concern: dispatch.ConcernPod, Namespace: np.Name})
 	}
 	return items
 }
 
 // podHandler enqueues the pods that may need a repair, and the namespaces of those that wait, and forgets the choices
 // that are settled. However many pods of a namespace wait, the queue holds their namespace once.
-func podHandler(queue workqueue.TypedRateLimitingInterface[request], chosen *choices, clock clock.PassiveClock) cache.ResourceEventHandler {
+func podHandler(queue workqueue.TypedRateLimitingInterface[dispatch.Request], chosen *podscheduler.Choices, clock clock.PassiveClock) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
-		if chosen.observe(pod) {
-			queue.Add(request{concern: concernPod, namespace: pod.Namespace, name: pod.Name})
+		if chosen.Observe(pod) {
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernPod, Namespace: pod.Namespace, Name: pod.Name})
 		}
-		if _, waits := waitsSince(pod, clock.Now()); waits {
-			queue.AddAfter(request{concern: concernRelocation, namespace: pod.Namespace}, relocationDelay)
+		if _, waits := rebalance.WaitsSince(pod, clock.Now()); waits {
+			queue.AddAfter(dispatch.Request{Concern: dispatch.ConcernRelocation, Namespace: pod.Namespace}, rebalance.RelocationDelay)
 		}
 	}
-	return engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.forget(pod.UID) })
+	return engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.Forget(pod.UID) })
 }

@@ -17,6 +17,8 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 )
 
 // TestAPanicCostsOneReconcile runs two tenants' controllers. What one tenant wrote makes its reconciler panic; it goes
@@ -30,16 +32,16 @@ func TestAPanicCostsOneReconcile(t *testing.T) {
 		defer mu.Unlock()
 		return done[name]
 	}
-	hostile := request{concern: concernPod, namespace: "web", name: "hostile"}
-	harmless := request{concern: concernPod, namespace: "web", name: "harmless"}
+	hostile := dispatch.Request{Concern: dispatch.ConcernPod, Namespace: "web", Name: "hostile"}
+	harmless := dispatch.Request{Concern: dispatch.ConcernPod, Namespace: "web", Name: "harmless"}
 	reconcilerOf := func(tenant string) reconcilers {
-		return reconcilers{concernPod: reconcile.TypedFunc[request](func(_ context.Context, item request) (reconcile.Result, error) {
+		return reconcilers{dispatch.ConcernPod: reconcile.TypedFunc[dispatch.Request](func(_ context.Context, item dispatch.Request) (reconcile.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			done[tenant+"/"+item.name]++
+			done[tenant+"/"+item.Name]++
 			if item == hostile && tenant == "bad" && done["bad/hostile"] < 3 {
 				pods := make([]corev1.Pod, 1)
-				_ = pods[len(item.name)] // what a tenant wrote, and nobody thought of
+				_ = pods[len(item.Name)] // what a tenant wrote, and nobody thought of
 			}
 			return reconcile.Result{}, nil
 		})}
@@ -48,7 +50,7 @@ func TestAPanicCostsOneReconcile(t *testing.T) {
 	var running sync.WaitGroup
 	for _, tenant := range []string{"bad", "good"} {
 		running.Go(func() {
-			_ = runController(ctx, reconcilerOf(tenant), func(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+			_ = runController(ctx, reconcilerOf(tenant), func(_ context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
 				queue.Add(hostile)
 				queue.Add(harmless)
 				return nil
@@ -69,14 +71,14 @@ func TestConflictsBackOff(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {
 		tries := 0
 		conflict := apierrors.NewConflict(corev1.Resource("namespaces"), "web", nil)
-		r := reconcilers{concernAnnotation: reconcile.TypedFunc[request](func(context.Context, request) (reconcile.Result, error) {
+		r := reconcilers{dispatch.ConcernAnnotation: reconcile.TypedFunc[dispatch.Request](func(context.Context, dispatch.Request) (reconcile.Result, error) {
 			tries++
 			return reconcile.Result{}, conflict
 		})}
 		ctx, cancel := context.WithTimeout(schedulertest.Context(t), 2*time.Second)
 		defer cancel()
-		_ = runController(ctx, r, func(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-			queue.Add(request{concern: concernAnnotation, namespace: "web"})
+		_ = runController(ctx, r, func(_ context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
+			queue.Add(dispatch.Request{Concern: dispatch.ConcernAnnotation, Namespace: "web"})
 			return nil
 		})
 		require.Equal(t, 6, tries)
@@ -87,27 +89,27 @@ func TestReconcilersByConcern(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(corev1.Resource("namespaces"), "web", nil)
 	broken := errors.New("broken")
-	answer := func(result reconcile.Result, err error) reconcile.TypedReconciler[request] {
-		return reconcile.TypedFunc[request](func(context.Context, request) (reconcile.Result, error) { return result, err })
+	answer := func(result reconcile.Result, err error) reconcile.TypedReconciler[dispatch.Request] {
+		return reconcile.TypedFunc[dispatch.Request](func(context.Context, dispatch.Request) (reconcile.Result, error) { return result, err })
 	}
 	r := reconcilers{
-		concernPod:        answer(reconcile.Result{}, broken),
-		concernAnnotation: answer(reconcile.Result{}, errors.Join(nil, conflict)),
-		concernNamespace:  answer(reconcile.Result{RequeueAfter: time.Hour}, nil),
+		dispatch.ConcernPod:        answer(reconcile.Result{}, broken),
+		dispatch.ConcernAnnotation: answer(reconcile.Result{}, errors.Join(nil, conflict)),
+		dispatch.ConcernNamespace:  answer(reconcile.Result{RequeueAfter: time.Hour}, nil),
 	}
 	for name, tc := range map[string]struct {
-		concern concern
+		concern dispatch.Concern
 		want    reconcile.Result
 		wantErr error
 	}{
-		"an error":                  {concern: concernPod, wantErr: broken},
-		"a conflict is no error":    {concern: concernAnnotation, want: reconcile.Result{Requeue: true}}, //nolint:staticcheck // the only result that keeps the backoff
-		"again":                     {concern: concernNamespace, want: reconcile.Result{RequeueAfter: time.Hour}},
-		"nobody is concerned by it": {concern: concernNodes, wantErr: reconcile.TerminalError(nil)},
+		"an error":                  {concern: dispatch.ConcernPod, wantErr: broken},
+		"a conflict is no error":    {concern: dispatch.ConcernAnnotation, want: reconcile.Result{Requeue: true}}, //nolint:staticcheck // the only result that keeps the backoff
+		"again":                     {concern: dispatch.ConcernNamespace, want: reconcile.Result{RequeueAfter: time.Hour}},
+		"nobody is concerned by it": {concern: dispatch.ConcernNodes, wantErr: reconcile.TerminalError(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, err := r.Reconcile(t.Context(), request{concern: tc.concern})
+			result, err := r.Reconcile(t.Context(), dispatch.Request{Concern: tc.concern})
 			require.ErrorIs(t, err, tc.wantErr)
 			require.Equal(t, tc.want, result)
 		})
@@ -131,10 +133,10 @@ func TestRequestsFor(t *testing.T) {
 		}
 		return np
 	}
-	placed := request{concern: concernEvent, namespace: "web", name: schedulerv1alpha1.ConditionPlaced}
-	accepted := request{concern: concernEvent, namespace: "web", name: schedulerv1alpha1.ConditionAccepted}
-	part := request{concern: concernEvent, namespace: "web", name: partEvent + "r1"}
-	pods := request{concern: concernPod, namespace: "web"}
+	placed := dispatch.Request{Concern: dispatch.ConcernEvent, Namespace: "web", Name: schedulerv1alpha1.ConditionPlaced}
+	accepted := dispatch.Request{Concern: dispatch.ConcernEvent, Namespace: "web", Name: schedulerv1alpha1.ConditionAccepted}
+	part := dispatch.Request{Concern: dispatch.ConcernEvent, Namespace: "web", Name: tenantevents.PartEvent + "r1"}
+	pods := dispatch.Request{Concern: dispatch.ConcernPod, Namespace: "web"}
 	invalid := np(schedulerv1alpha1.ReasonPending)
 	invalid.Status.Conditions[0].Status, invalid.Status.Conditions[0].Reason = metav1.ConditionFalse, schedulerv1alpha1.ReasonInvalidSlice
 	larger := np(schedulerv1alpha1.ReasonPending)
@@ -144,29 +146,29 @@ func TestRequestsFor(t *testing.T) {
 	leaving.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingDrained}
 	for name, tc := range map[string]struct {
 		old, current *schedulerv1alpha1.NamespacePlacement
-		want         []request
+		want         []dispatch.Request
 	}{
-		"leaves a super cluster":              {old: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), current: leaving, want: []request{placed, part, pods}},
-		"has left it":                         {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r2"), want: []request{part}},
-		"stays after all":                     {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), want: []request{placed, part}},
+		"leaves a super cluster":              {old: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), current: leaving, want: []dispatch.Request{placed, part, pods}},
+		"has left it":                         {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r2"), want: []dispatch.Request{part}},
+		"stays after all":                     {old: leaving, current: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), want: []dispatch.Request{placed, part}},
 		"made":                                {current: np(schedulerv1alpha1.ReasonPending)},
-		"placed":                              {old: np(schedulerv1alpha1.ReasonPending), current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []request{placed}},
-		"made and placed":                     {current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []request{placed}},
+		"placed":                              {old: np(schedulerv1alpha1.ReasonPending), current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []dispatch.Request{placed}},
+		"made and placed":                     {current: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []dispatch.Request{placed}},
 		"nothing that a tenant sees":          {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), current: np(schedulerv1alpha1.ReasonPlaced, "r1")},
-		"grows":                               {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), current: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), want: []request{placed}},
+		"grows":                               {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), current: np(schedulerv1alpha1.ReasonPlaced, "r1", "r2"), want: []dispatch.Request{placed}},
 		"waits":                               {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), current: np(schedulerv1alpha1.ReasonPending, "r1")},
-		"refused":                             {old: np(schedulerv1alpha1.ReasonPending), current: np(schedulerv1alpha1.ReasonUnschedulable), want: []request{placed}},
-		"moves":                               {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), current: np(schedulerv1alpha1.ReasonPlaced, "r2"), want: []request{placed, pods}},
-		"is gone":                             {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []request{pods}},
-		"is invalid":                          {old: np(schedulerv1alpha1.ReasonPending), current: invalid, want: []request{accepted}},
+		"refused":                             {old: np(schedulerv1alpha1.ReasonPending), current: np(schedulerv1alpha1.ReasonUnschedulable), want: []dispatch.Request{placed}},
+		"moves":                               {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), current: np(schedulerv1alpha1.ReasonPlaced, "r2"), want: []dispatch.Request{placed, pods}},
+		"is gone":                             {old: np(schedulerv1alpha1.ReasonPlaced, "r1"), want: []dispatch.Request{pods}},
+		"is invalid":                          {old: np(schedulerv1alpha1.ReasonPending), current: invalid, want: []dispatch.Request{accepted}},
 		"is valid again":                      {old: invalid, current: np(schedulerv1alpha1.ReasonPending)},
-		"has a slice larger than its quota":   {current: larger, want: []request{accepted}},
+		"has a slice larger than its quota":   {current: larger, want: []dispatch.Request{accepted}},
 		"goes on with a slice that is larger": {old: larger, current: larger},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			always := []request{{concern: concernNodes}, {concern: concernNamespace, namespace: "web"}, {concern: concernAnnotation, namespace: "web"}, {concern: concernClaimHome, namespace: "web"}}
-			require.Equal(t, append(always, tc.want...), requestsFor(placementChange{old: tc.old, current: tc.current}))
+			always := []dispatch.Request{{Concern: dispatch.ConcernNodes}, {Concern: dispatch.ConcernNamespace, Namespace: "web"}, {Concern: dispatch.ConcernAnnotation, Namespace: "web"}, {Concern: dispatch.ConcernClaimHome, Namespace: "web"}}
+			require.Equal(t, append(always, tc.want...), requestsFor(dispatch.PlacementChange{Old: tc.old, Current: tc.current}))
 		})
 	}
 }
@@ -178,11 +180,11 @@ func TestEventsRegardTheQuota(t *testing.T) {
 	b := newTenantBed(t, web())
 	b.look()
 	recorder := &regarding{}
-	about := namespaceEvents{b.factory.Core().V1().ResourceQuotas().Lister(), recorder}
-	about.record(web(), announcement{corev1.EventTypeNormal, reasonPlaced, "all"})
+	about := tenantevents.NamespaceEvents{Quotas: b.factory.Core().V1().ResourceQuotas().Lister(), Recorder: recorder}
+	about.Record(web(), tenantevents.Announcement{Kind: corev1.EventTypeNormal, Reason: tenantevents.ReasonPlaced, Message: "all"})
 	b.quota("web", "1")
 	b.look()
-	about.record(web(), announcement{corev1.EventTypeNormal, reasonPlaced, "all"})
+	about.Record(web(), tenantevents.Announcement{Kind: corev1.EventTypeNormal, Reason: tenantevents.ReasonPlaced, Message: "all"})
 	require.Equal(t, []string{"*v1.Namespace web Placed", "*v1.ResourceQuota quota Placed"}, recorder.objects)
 }
 
@@ -195,12 +197,12 @@ func TestEventsOfSuperClustersAreToldApart(t *testing.T) {
 	b.grant("web", "r1")
 	b.settle()
 	recorder, core := &regarding{}, b.factory.Core().V1()
-	events := &eventReconciler{
-		key: b.stored()["web"].Namespace, store: b.store, namespaces: core.Namespaces().Lister(),
-		events: namespaceEvents{core.ResourceQuotas().Lister(), recorder},
+	events := &tenantevents.Reconciler{
+		Key: b.stored()["web"].Namespace, Store: b.store, Namespaces: core.Namespaces().Lister(),
+		Events: tenantevents.NamespaceEvents{Quotas: core.ResourceQuotas().Lister(), Recorder: recorder},
 	}
-	for _, name := range []string{schedulerv1alpha1.ConditionPlaced, partEvent + "r1", partEvent + "r2", partEvent + "r3"} {
-		_, err := events.Reconcile(t.Context(), request{concern: concernEvent, namespace: "web", name: name})
+	for _, name := range []string{schedulerv1alpha1.ConditionPlaced, tenantevents.PartEvent + "r1", tenantevents.PartEvent + "r2", tenantevents.PartEvent + "r3"} {
+		_, err := events.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernEvent, Namespace: "web", Name: name})
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{
@@ -211,9 +213,9 @@ func TestEventsOfSuperClustersAreToldApart(t *testing.T) {
 
 // BenchmarkIdleController measures what a controller of a tenant costs while it waits.
 func BenchmarkIdleController(b *testing.B) {
-	idle := reconcile.TypedFunc[request](func(context.Context, request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+	idle := reconcile.TypedFunc[dispatch.Request](func(context.Context, dispatch.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 	var started sync.WaitGroup
-	nothing := func(context.Context, workqueue.TypedRateLimitingInterface[request]) error {
+	nothing := func(context.Context, workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
 		started.Done()
 		return nil
 	}

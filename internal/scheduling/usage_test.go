@@ -15,13 +15,18 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/eviction"
+	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 )
 
 // bounded says that pods request so many cores, and that the quota for namespace web with UID 1 lets them request hard.
 func bounded(requests, hard string) placement.Use {
-	return placement.Use{Requests: slice.Of(cores(requests)), Hard: slice.Of(cores(hard)), NamespaceUID: "1"}
+	return placement.Use{Requests: slice.Of(schedulingtest.Cores(requests)), Hard: slice.Of(schedulingtest.Cores(hard)), NamespaceUID: "1"}
 }
 
 // answered is bounded, by a quota that answers what was decided about web in a super cluster.
@@ -33,7 +38,9 @@ func (b *tenantBed) answered(cluster, requests, hard string) placement.Use {
 }
 
 // freed enqueues namespace web, as an event of a super cluster does.
-func (b *tenantBed) freed() { b.waiting.Insert(request{concern: concernNamespace, namespace: "web"}) }
+func (b *tenantBed) freed() {
+	b.waiting.Insert(dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
+}
 
 // reserved writes what web holds as r1=2-1: two cores are reserved, of which one leaves.
 func (b *tenantBed) reserved() string {
@@ -61,8 +68,8 @@ func placedInTwo(t *testing.T) *tenantBed {
 	b.settle()
 	b.grant("web", "r1")
 	b.grant("web", "r2")
-	b.usage.set("r1", "web", bounded("0", "1"))
-	b.usage.set("r2", "web", bounded("0", "1"))
+	b.usage.Set("r1", "web", bounded("0", "1"))
+	b.usage.Set("r2", "web", bounded("0", "1"))
 	b.settle()
 	require.Equal(t, "r1=1 r2=1 ", b.reserved())
 	return b
@@ -73,31 +80,31 @@ func placedInTwo(t *testing.T) *tenantBed {
 func TestRoomIsReleasedWhereItIsMeasured(t *testing.T) {
 	t.Parallel()
 	b := placedInTwo(t)
-	b.usage.set("r1", "web", bounded("1", "1"))
-	b.usage.set("r2", "web", bounded("500m", "1"))
+	b.usage.Set("r1", "web", bounded("1", "1"))
+	b.usage.Set("r2", "web", bounded("500m", "1"))
 	b.quota("web", "1")
 	b.settle()
 	require.Equal(t, "r1=1 r2=1-1 ", b.reserved(), "the quota of r2 lets pods use it")
 	require.Equal(t, `{"r1":1}`, b.due("web"), "and no new pod is sent there")
 	b.wantPublished("web")
 
-	b.usage.set("r2", "web", bounded("500m", "0"))
+	b.usage.Set("r2", "web", bounded("500m", "0"))
 	b.freed()
 	b.clock.SetTime(b.clock.Now().Add(time.Hour))
 	b.settle()
 	require.Equal(t, "r1=1 r2=1-1 ", b.reserved(), "the quota answers an earlier decision: one that is higher may be on its way")
 
-	b.usage.set("r2", "web", b.answered("r2", "500m", "0"))
+	b.usage.Set("r2", "web", b.answered("r2", "500m", "0"))
 	b.freed()
 	b.settle()
 	require.Equal(t, "r1=1 r2=500m-500m ", b.reserved(), "a pod runs on")
 
-	b.usage.silent = sets.New("r2")
-	b.usage.set("r2", "web", b.answered("r2", "0", "0"))
+	b.usage.Silent = sets.New("r2")
+	b.usage.Set("r2", "web", b.answered("r2", "0", "0"))
 	b.freed()
 	b.settle()
 	require.Equal(t, "r1=1 r2=500m-500m ", b.reserved(), "r2 does not answer")
-	b.usage.silent = nil
+	b.usage.Silent = nil
 	b.freed()
 	b.settle()
 	require.Equal(t, "r1=1 ", b.reserved())
@@ -123,8 +130,8 @@ func (b *tenantBed) gone() {
 
 // releaser is one that sees what the bed sees. It returns after how long it looks again.
 func (b *tenantBed) release() time.Duration {
-	releaser := &Releaser{Store: NewStore(b.meta, b.meta), Usage: b.usage, Clock: b.clock}
-	result, err := releaser.Reconcile(b.Context(), reconcile.Request{NamespacedName: webKey})
+	releaser := &eviction.Releaser{Store: placements.NewStore(b.meta, b.meta), Usage: b.usage, Clock: b.clock}
+	result, err := releaser.Reconcile(b.Context(), reconcile.Request{NamespacedName: schedulingtest.WebKey})
 	require.NoError(b, err)
 	return result.RequeueAfter
 }
@@ -141,17 +148,17 @@ func TestANamespaceOfItsNameHoldsNoRoom(t *testing.T) {
 	b.settle()
 	deleted := b.stored()["web"]
 	require.NotNil(t, deleted.DeletionTimestamp)
-	b.usage.set("r1", "web", placement.Use{Gone: true})
+	b.usage.Set("r1", "web", placement.Use{Gone: true})
 	for name, use := range map[string]placement.Use{
-		"it lets pods in":                {Hard: slice.Of(cores("1")), Decision: placement.Decision(deleted, "r2")},
-		"it answers an earlier decision": {Hard: slice.Of(cores("0")), Decision: "0"},
-		"a pod terminates":               {Hard: slice.Of(cores("0")), Requests: slice.Of(cores("1")), Decision: placement.Decision(deleted, "r2")},
+		"it lets pods in":                {Hard: slice.Of(schedulingtest.Cores("1")), Decision: placement.Decision(deleted, "r2")},
+		"it answers an earlier decision": {Hard: slice.Of(schedulingtest.Cores("0")), Decision: "0"},
+		"a pod terminates":               {Hard: slice.Of(schedulingtest.Cores("0")), Requests: slice.Of(schedulingtest.Cores("1")), Decision: placement.Decision(deleted, "r2")},
 	} {
-		b.usage.set("r2", "web", use)
-		require.Equal(t, releasePeriod, b.release(), name)
+		b.usage.Set("r2", "web", use)
+		require.Equal(t, eviction.ReleasePeriod, b.release(), name)
 		require.Equal(t, "r1=1 r2=1 ", b.reserved(), name)
 	}
-	b.usage.set("r2", "web", placement.Use{Hard: slice.Of(cores("0")), Decision: placement.Decision(deleted, "r2")})
+	b.usage.Set("r2", "web", placement.Use{Hard: slice.Of(schedulingtest.Cores("0")), Decision: placement.Decision(deleted, "r2")})
 	require.Zero(t, b.release())
 	require.Nil(t, b.stored()["web"])
 }
@@ -163,25 +170,25 @@ func TestADeletedNamespaceHoldsItsRoom(t *testing.T) {
 	b.gone()
 	b.otherControlPlane = true
 	b.look()
-	_, err := b.controller.reconcile.Reconcile(t.Context(), request{concern: concernNamespace, namespace: "web"})
+	_, err := b.controller.reconcile.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 	require.ErrorIs(t, err, proof.ErrOther)
 	require.Nil(t, b.stored()["web"].DeletionTimestamp, "that another control plane does not have it proves nothing")
 
 	b.otherControlPlane = false
 	b.settle()
 	require.NotNil(t, b.stored()["web"].DeletionTimestamp)
-	require.Equal(t, releasePeriod, b.release())
-	b.usage.set("r1", "web", placement.Use{Gone: true})
-	b.usage.set("r2", "web", placement.Use{Requests: slice.Of(cores("1"))})
-	require.Equal(t, releasePeriod, b.release())
+	require.Equal(t, eviction.ReleasePeriod, b.release())
+	b.usage.Set("r1", "web", placement.Use{Gone: true})
+	b.usage.Set("r2", "web", placement.Use{Requests: slice.Of(schedulingtest.Cores("1"))})
+	require.Equal(t, eviction.ReleasePeriod, b.release())
 	require.Equal(t, "r1=1 r2=1 ", b.reserved(), "a pod terminates in r2")
-	b.usage.set("r2", "web", placement.Use{})
+	b.usage.Set("r2", "web", placement.Use{})
 	b.clock.SetTime(b.stored()["web"].DeletionTimestamp.Add(time.Second))
 	require.Equal(t, placement.SettleTime-time.Second, b.release(), "the watch of r2 may be behind")
-	b.usage.silent = sets.New("r1")
+	b.usage.Silent = sets.New("r1")
 	b.clock.SetTime(b.clock.Now().Add(time.Hour))
-	require.Equal(t, releasePeriod, b.release(), "r1 does not answer")
-	b.usage.silent = nil
+	require.Equal(t, eviction.ReleasePeriod, b.release(), "r1 does not answer")
+	b.usage.Silent = nil
 	require.Zero(t, b.release())
 	require.Nil(t, b.stored()["web"])
 	require.Zero(t, b.release(), "it is gone")
@@ -194,7 +201,7 @@ func TestADeletedPlacementIsMadeAgain(t *testing.T) {
 	before := b.stored()["web"]
 	require.NoError(t, b.meta.Delete(t.Context(), before.DeepCopy()))
 	require.NotNil(t, b.stored()["web"].DeletionTimestamp, "its finalizer holds it")
-	require.Equal(t, releasePeriod, b.release())
+	require.Equal(t, eviction.ReleasePeriod, b.release())
 	b.settle()
 	after := b.stored()["web"]
 	require.Nil(t, after.DeletionTimestamp)
@@ -210,15 +217,15 @@ func TestADeletedPlacementKeepsWhatLeaves(t *testing.T) {
 	b.quota("web", "1")
 	b.settle()
 	require.Equal(t, "r1=1 r2=1-1 ", b.reserved())
-	b.usage.set("r2", "web", bounded("0", "0"))
-	b.usage.listing = true
+	b.usage.Set("r2", "web", bounded("0", "0"))
+	b.usage.Listing = true
 	require.NoError(t, b.meta.Delete(t.Context(), b.stored()["web"]))
 	b.freed()
 	b.look()
-	_, err := b.controller.reconcile.Reconcile(t.Context(), request{concern: concernNamespace, namespace: "web"})
+	_, err := b.controller.reconcile.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 	require.NoError(t, err)
 	require.NotNil(t, b.stored()["web"].DeletionTimestamp, "what is held is not known")
-	b.usage.listing = false
+	b.usage.Listing = false
 	b.settle()
 	require.Nil(t, b.stored()["web"].DeletionTimestamp)
 	require.Equal(t, "r1=1 r2=1-1 ", b.reserved())
@@ -228,22 +235,22 @@ func TestADeletedPlacementKeepsWhatLeaves(t *testing.T) {
 func TestALostPlacementAdopts(t *testing.T) {
 	t.Parallel()
 	b := placedInTwo(t)
-	b.usage.set("r3", "web", placement.Use{Hard: slice.Of(cores("1")), NamespaceUID: "of an earlier namespace"})
+	b.usage.Set("r3", "web", placement.Use{Hard: slice.Of(schedulingtest.Cores("1")), NamespaceUID: "of an earlier namespace"})
 	lost := b.stored()["web"]
 	require.NoError(t, b.meta.Update(t.Context(), withoutFinalizers(lost.DeepCopy())))
 	require.NoError(t, b.meta.Delete(t.Context(), lost.DeepCopy()))
 	require.Nil(t, b.stored()["web"])
-	b.usage.listing = true
+	b.usage.Listing = true
 	b.start()
 	for range 3 {
 		b.look()
-		_, err := b.controller.reconcile.Reconcile(t.Context(), request{concern: concernNamespace, namespace: "web"})
+		_, err := b.controller.reconcile.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
 		require.NoError(t, err)
 	}
 	made := b.stored()["web"]
 	require.False(t, placement.IsDecided(made))
-	require.Empty(t, view.Slices(toBePlaced(made)), "no slice waits to be placed")
-	b.usage.listing = false
+	require.Empty(t, view.Slices(namespacescheduler.ToBePlaced(made)), "no slice waits to be placed")
+	b.usage.Listing = false
 	b.settle()
 	require.Equal(t, "r1=1 r2=1 ", b.reserved())
 	require.Equal(t, lost.Status.Placements, b.stored()["web"].Status.Placements)
@@ -267,15 +274,15 @@ func TestExistingPlacementsGetTheFinalizer(t *testing.T) {
 // TestFreed: only NamespacePlacements that wait are enqueued.
 func TestFreed(t *testing.T) {
 	t.Parallel()
-	d := NewDispatcher(false)
+	d := dispatch.New(false)
 	var told []string
-	defer d.subscribe("tenant", subscriber{freed: func(namespace string) { told = append(told, namespace) }})()
-	d.Freed(webKey)
+	defer d.Subscribe("tenant", dispatch.Subscriber{Freed: func(namespace string) { told = append(told, namespace) }})()
+	d.Freed(schedulingtest.WebKey)
 	d.Freed(client.ObjectKey{Namespace: "other", Name: "web"})
 	require.Equal(t, []string{"web"}, told)
 
-	releaser := &Releaser{Clock: testingclock.NewFakePassiveClock(time.Now())}
-	releaser.Freed(webKey)
-	releaser.setWaiting(webKey, true)
-	releaser.Freed(webKey) // without a queue: it has not started
+	releaser := &eviction.Releaser{Clock: testingclock.NewFakePassiveClock(time.Now())}
+	releaser.Freed(schedulingtest.WebKey)
+	releaser.SetWaiting(schedulingtest.WebKey, true)
+	releaser.Freed(schedulingtest.WebKey) // without a queue: it has not started
 }

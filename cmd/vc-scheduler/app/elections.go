@@ -15,6 +15,7 @@ import (
 
 	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/scheduling"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
@@ -103,7 +104,7 @@ func (e *elections) setup(ctx context.Context, mgr ctrl.Manager, leader *schedul
 	if !e.splits() {
 		return nil
 	}
-	dispatcher := scheduling.NewDispatcher(true)
+	dispatcher := dispatch.New(true)
 	if err := dispatcher.Watch(ctx, mgr.GetCache()); err != nil {
 		return fmt.Errorf("following placements: %w", err)
 	}
@@ -118,7 +119,7 @@ func (e *elections) setup(ctx context.Context, mgr ctrl.Manager, leader *schedul
 
 // pods returns what is run for each tenant of the shards that this process leads: as the leader does it, without what
 // the leader alone knows.
-func (e *elections) pods(leader *scheduling.Tenants, dispatcher *scheduling.Dispatcher) *scheduling.Tenants {
+func (e *elections) pods(leader *scheduling.Tenants, dispatcher *dispatch.Dispatcher) *scheduling.Tenants {
 	pods := *leader
 	pods.Part, pods.Lead, pods.Dispatcher, pods.Usage = scheduling.PartPods, e.shards.Lead, dispatcher, nil
 	return &pods

@@ -20,6 +20,8 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/scheduling"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -43,10 +45,10 @@ func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
 
 	scheme, err := newScheme()
 	require.NoError(t, err)
-	dispatcher := scheduling.NewDispatcher(true)
+	dispatcher := dispatch.New(true)
 	require.NoError(t, dispatcher.Watch(t.Context(), &informertest.FakeInformers{Scheme: scheme}))
 	elected := &elections{shards: &shards.Shards{Options: shards.Options{Count: 2}}}
-	pods := elected.pods(&scheduling.Tenants{Part: scheduling.PartPlacements, Store: &scheduling.Store{}, PodConfig: read.podConfig, OutOfTree: read.outOfTree}, dispatcher)
+	pods := elected.pods(&scheduling.Tenants{Part: scheduling.PartPlacements, Store: &placements.Store{}, PodConfig: read.podConfig, OutOfTree: read.outOfTree}, dispatcher)
 	require.Equal(t, scheduling.PartPods, pods.Part)
 	pods.Lead = func(ctx context.Context, _ types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
 		return ctx, func(inner http.RoundTripper) http.RoundTripper { return inner }, func() {}, nil

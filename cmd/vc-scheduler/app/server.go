@@ -33,6 +33,12 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/scheduling"
+	"github.com/superpool/superpool/internal/scheduling/dispatch"
+	"github.com/superpool/superpool/internal/scheduling/eviction"
+	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
+	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/scheduling/preemption"
+	"github.com/superpool/superpool/internal/scheduling/rebalance"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
@@ -175,7 +181,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 // setup adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.
 func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elections) error {
-	dispatcher := scheduling.NewDispatcher(false)
+	dispatcher := dispatch.New(false)
 	if err := dispatcher.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -191,21 +197,21 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 	if err := superClusters.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
-	placementMetrics, err := scheduling.NewMetrics(ctrlmetrics.Registry)
+	placementMetrics, err := placements.NewMetrics(ctrlmetrics.Registry)
 	if err != nil {
 		return fmt.Errorf("setting up placements: %w", err)
 	}
-	store := scheduling.NewStore(mgr.GetClient(), mgr.GetAPIReader())
+	store := placements.NewStore(mgr.GetClient(), mgr.GetAPIReader())
 	store.Metrics = placementMetrics
-	releaser := &scheduling.Releaser{Store: store, Usage: superClusters}
+	releaser := &eviction.Releaser{Store: store, Usage: superClusters}
 	for _, controller := range []interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		releaser,
-		&scheduling.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
-		&scheduling.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig},
-		&scheduling.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig},
-		&scheduling.Guarantor{Store: store},
-		&scheduling.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
-		&scheduling.Preemptor{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace},
+		&eviction.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
+		&rebalance.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig},
+		&rebalance.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig},
+		&preemption.Guarantor{Store: store},
+		&preemption.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
+		&preemption.Preemptor{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace},
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
 			return err
@@ -228,7 +234,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 	if err := grants.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up grants: %w", err)
 	}
-	namespaceScheduler := &scheduling.NamespaceScheduler{
+	namespaceScheduler := &namespacescheduler.Scheduler{
 		Informers: mgr.GetCache(), Cached: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Store: store, KubeConfig: mgr.GetConfig(), Config: read.namespaceConfig,
 	}

@@ -1,0 +1,230 @@
+package podscheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/refusal"
+	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/plugins/coscheduling"
+)
+
+// Choices tells the super clusters that the pod scheduler of one tenant chose from those that the tenant wrote onto its
+// pods. A pod is in the super cluster that it names only if the binder wrote it (chose): the tenant can write all that
+// is on a pod, so nothing there is a proof. Any other pod that names one and is bound to no node waits, and the
+// scheduler's filters decide whether it may go where it asks to; what they refuse (refuse), podReconciler takes off.
+//
+// Nothing is kept over a restart or a connection. So of pods that were there before, and not bound to a node, what
+// label and annotation name counts as chosen: the binder of the process before may have written it, even after this one
+// began, and a syncer may run the pod already. Such a choice is the syncer's to take back, like any. If the tenant
+// wrote it, it has passed no filter, and is bounded by what the namespace holds there, as the syncer enforces.
+//
+// A nil choices takes all that pods name as chosen. It is safe for concurrent use.
+type Choices struct {
+	// profiles are the names of the profiles that schedule pods, empty for any.
+	profiles sets.Set[string]
+
+	mu     sync.Mutex
+	chosen map[types.UID]string
+	// before holds the pods that the process before may have chosen a super cluster for: those that the first list of
+	// pods had and that wait for a node. complete is whether that list has ended.
+	before   sets.Set[types.UID]
+	complete bool
+	refused  map[types.UID]refusedChoice
+	// bound holds the pods that the tenant has bound and was not told about yet.
+	bound sets.Set[types.UID]
+	// waits holds since when pods that the tenant has bound wait for room, by this process's clock.
+	waits map[types.UID]time.Time
+	// enqueue asks for a repair of a pod. It is nil before bind.
+	enqueue func(namespace, name string)
+}
+
+// refusedChoice is a super cluster that a pod asked for and may not have.
+type refusedChoice struct {
+	pod          types.NamespacedName
+	superCluster string
+	why          string
+}
+
+// NewChoices returns choices for the profiles of these names, none for any.
+func NewChoices(profiles ...string) *Choices {
+	return &Choices{
+		profiles: sets.New(profiles...), chosen: map[types.UID]string{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
+		bound: sets.New[types.UID](), waits: map[types.UID]time.Time{},
+	}
+}
+
+// chose notes which super cluster the binder writes onto a pod, "" for none. It is called before the write, so that the
+// informer knows it when it sees the pod.
+func (c *Choices) chose(pod types.UID, superCluster string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.chosen, pod)
+	delete(c.before, pod)
+	if superCluster != "" {
+		c.chosen[pod] = superCluster
+		delete(c.refused, pod)
+		delete(c.waits, pod)
+	}
+}
+
+// Listed notes that the informer has all pods that were there when it began. It is called before any is scheduled.
+func (c *Choices) Listed() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.complete = true
+}
+
+// isChosen reports whether the pod scheduler chose a super cluster, "" for none, for a pod that is bound to no node. As
+// the informer's transform it sees all that is said of a pod first: it notes the pods of the first list, and what label
+// and annotation name of these as chosen.
+func (c *Choices) isChosen(pod *corev1.Pod, superCluster string) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.complete {
+		c.before.Insert(pod.UID)
+	}
+	if c.before.Has(pod.UID) && view.IsLabeled(pod, superCluster) {
+		delete(c.before, pod.UID)
+		c.chosen[pod.UID] = superCluster
+	}
+	return superCluster != "" && c.chosen[pod.UID] == superCluster
+}
+
+// failed notes a refusal, unless the pod is a member of a gang that was not judged, and returns the status that tells
+// the tenant about it. It is the Failed of a kubescheduler.Instance.
+func (c *Choices) failed(_ context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status {
+	if !coscheduling.IsPostponed(status) {
+		c.refuse(pod, why)
+	}
+	return explain(pod, status)
+}
+
+// refuse notes that the pod scheduler did not let a pod of the pod view have the super cluster that it asks for. The
+// zero Refusal, and a pod that asks for none, change nothing.
+func (c *Choices) refuse(pod *corev1.Pod, why refusal.Refusal) {
+	superCluster := asks(pod)
+	if superCluster == "" || why.IsZero() {
+		return
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused[pod.UID] = refusedChoice{pod: key, superCluster: superCluster, why: why.Message}
+	if c.enqueue != nil {
+		c.enqueue(key.Namespace, key.Name)
+	}
+}
+
+// refusal returns why a pod of the pod view may not have the super cluster that it names, "" if nothing is known
+// against it.
+func (c *Choices) refusal(pod *corev1.Pod) string {
+	if c == nil {
+		return ""
+	}
+	if c.lacksProfile(pod) {
+		return fmt.Sprintf("no scheduler of the pool looks at pods with schedulerName %q", pod.Spec.SchedulerName)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if refused, exists := c.refused[pod.UID]; exists && refused.superCluster == asks(pod) {
+		return refused.why
+	}
+	return ""
+}
+
+// lacksProfile reports whether a pod names a profile that does not exist.
+func (c *Choices) lacksProfile(pod *corev1.Pod) bool {
+	return c != nil && c.profiles.Len() > 0 && !c.profiles.Has(pod.Spec.SchedulerName)
+}
+
+// settle drops the refusal of a pod that was told: what it asks for from now on is judged again.
+func (c *Choices) settle(pod types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.refused, pod)
+}
+
+// seen notes a state of a pod of the pod view: whether the tenant has bound it, and that it was told so.
+func (c *Choices) seen(pod *corev1.Pod) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] != "":
+		c.bound.Delete(pod.UID)
+	case foundBound(pod):
+		c.bound.Insert(pod.UID)
+	}
+}
+
+// isBoundByTenant reports whether the tenant has bound a pod of the pod view and was not told so yet.
+func (c *Choices) isBoundByTenant(pod *corev1.Pod) bool {
+	if c == nil {
+		return foundBound(pod)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bound.Has(pod.UID) && pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] == ""
+}
+
+// waited returns for how long a pod that the tenant has bound has waited for room, as far as this process knows. The
+// tenant's clock may be another one.
+func (c *Choices) waited(pod types.UID, by clock.PassiveClock) time.Duration {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, waits := c.waits[pod]
+	if !waits {
+		since = by.Now()
+		c.waits[pod] = since
+	}
+	return by.Since(since)
+}
+
+// Forget drops what is known about a pod that is bound to a node or deleted.
+func (c *Choices) Forget(pod types.UID) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.chosen, pod)
+	delete(c.before, pod)
+	delete(c.refused, pod)
+	delete(c.bound, pod)
+	delete(c.waits, pod)
+}
+
+// Bind sets what is called with a pod whose choice is to be taken off, and calls it with those of before. It must not
+// block.
+func (c *Choices) Bind(enqueue func(namespace, name string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.enqueue = enqueue
+	for _, refused := range c.refused {
+		enqueue(refused.pod.Namespace, refused.pod.Name)
+	}
+}

@@ -1,0 +1,244 @@
+package podscheduler
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/apps"
+	"k8s.io/client-go/informers/core"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/informers/policy"
+	"k8s.io/client-go/informers/resource"
+	"k8s.io/client-go/informers/storage"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/tenantclient"
+)
+
+// boundedFactory is a factory whose informers read lists page by page and open an account of the tenant's budget,
+// whoever requests them: kube-scheduler, its plugins and the tenant's controller.
+type boundedFactory struct {
+	informers.SharedInformerFactory
+	bounds *tenantclient.Bounds
+	// recovered returns a handler whose panics end the tenant's connection. Kube-scheduler's handlers would end the
+	// process.
+	recovered func(cache.ResourceEventHandler) cache.ResourceEventHandler
+	// running is what informers run in from Start on: the channel that client-go hands them is no context that others
+	// derive from for nothing, and costs 20 goroutines a tenant.
+	running *running
+
+	mu        sync.Mutex
+	informers map[reflect.Type]*countedInformer
+}
+
+// running is a context from when it is known.
+type running struct{ ctx context.Context } //nolint:containedctx // it is that of goroutines that the factory starts
+
+// InformerFor implements informers.SharedInformerFactory.
+func (f *boundedFactory) InformerFor(object runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	informer := f.SharedInformerFactory.InformerFor(object, func(api kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		f.informers[reflect.TypeOf(object)] = &countedInformer{
+			SharedIndexInformer: newFunc(api, resync), running: f.running, account: f.bounds.Account(), recovered: f.recovered,
+		}
+		return f.informers[reflect.TypeOf(object)]
+	})
+	return informer
+}
+
+// Start implements informers.SharedInformerFactory. Informers that have no event handler get one that counts.
+func (f *boundedFactory) Start(stop <-chan struct{}) {
+	f.mu.Lock()
+	for _, counted := range f.informers {
+		counted.count()
+	}
+	if f.running.ctx == nil {
+		ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // informers end with stop
+		f.running.ctx = ctx
+		go func() {
+			<-stop
+			cancel()
+		}()
+	}
+	f.mu.Unlock()
+	f.SharedInformerFactory.Start(stop)
+}
+
+// Shutdown implements informers.SharedInformerFactory, and gives back what the informers took of the tenant's budget,
+// which the next connection is to have.
+func (f *boundedFactory) Shutdown() {
+	f.SharedInformerFactory.Shutdown()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, counted := range f.informers {
+		if counted.account != nil { // nodes are the view's own
+			counted.account.Close()
+		}
+	}
+}
+
+// countedInformer counts its objects, and calls all event handlers that it is given before it runs from one listener:
+// each listener costs two goroutines and a buffer of 16 KiB.
+type countedInformer struct {
+	cache.SharedIndexInformer
+	running *running
+	// account is nil for objects that count nothing.
+	account *tenantclient.Account
+	// recovered is that of boundedFactory. before returns what comes between the one listener and its handlers, nil for
+	// recovered alone; it is set before the first is given.
+	recovered, before func(cache.ResourceEventHandler) cache.ResourceEventHandler
+
+	mu    sync.Mutex
+	begun bool
+	// first is the registration of the one listener, nil before there is one.
+	first    cache.ResourceEventHandlerRegistration
+	handlers handlers
+}
+
+// handlers are called one after the other. Nobody adds one while the informer runs.
+type handlers struct{ all []*removable }
+
+// removable is an event handler and its registration.
+type removable struct {
+	cache.ResourceEventHandlerRegistration
+	handler cache.ResourceEventHandler
+	removed atomic.Bool
+}
+
+func (h *handlers) each(call func(cache.ResourceEventHandler)) {
+	for _, one := range h.all {
+		if !one.removed.Load() {
+			call(one.handler)
+		}
+	}
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (h *handlers) OnAdd(object any, isInInitialList bool) {
+	h.each(func(handler cache.ResourceEventHandler) { handler.OnAdd(object, isInInitialList) })
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h *handlers) OnUpdate(old, current any) {
+	h.each(func(handler cache.ResourceEventHandler) { handler.OnUpdate(old, current) })
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (h *handlers) OnDelete(object any) {
+	h.each(func(handler cache.ResourceEventHandler) { handler.OnDelete(object) })
+}
+
+// listen registers the one listener. The caller holds mu.
+func (c *countedInformer) listen() error {
+	if c.first != nil {
+		return nil
+	}
+	listener := c.recovered(&c.handlers)
+	if c.before != nil {
+		listener = c.before(&c.handlers)
+	}
+	if c.account != nil {
+		listener = c.account.Handler(listener)
+	}
+	var err error
+	c.first, err = c.SharedIndexInformer.AddEventHandler(listener)
+	return err //nolint:wrapcheck // it is the informer's
+}
+
+func (c *countedInformer) count() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.account != nil && !c.begun {
+		// Adding a handler fails only on a stopped informer.
+		_ = c.listen()
+	}
+}
+
+// Run implements cache.SharedInformer.
+func (c *countedInformer) Run(<-chan struct{}) {
+	c.mu.Lock()
+	c.begun = true
+	c.mu.Unlock()
+	c.RunWithContext(c.running.ctx)
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (c *countedInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun {
+		return c.SharedIndexInformer.AddEventHandler(c.recovered(handler)) //nolint:wrapcheck // it is the informer's
+	}
+	if err := c.listen(); err != nil {
+		return nil, err
+	}
+	added := &removable{ResourceEventHandlerRegistration: c.first, handler: handler}
+	c.handlers.all = append(c.handlers.all, added)
+	return added, nil
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (c *countedInformer) AddEventHandlerWithResyncPeriod(
+	handler cache.ResourceEventHandler, period time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return c.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &period})
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer. A handler that is to be called without a change has a
+// listener of its own.
+func (c *countedInformer) AddEventHandlerWithOptions(
+	handler cache.ResourceEventHandler, options cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	if ptr.Deref(options.ResyncPeriod, 0) == 0 {
+		return c.AddEventHandler(handler)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.listen(); err != nil { // it counts
+		return nil, err
+	}
+	return c.SharedIndexInformer.AddEventHandlerWithOptions(c.recovered(handler), options) //nolint:wrapcheck // it is the informer's
+}
+
+// RemoveEventHandler implements cache.SharedInformer.
+func (c *countedInformer) RemoveEventHandler(registration cache.ResourceEventHandlerRegistration) error {
+	if ours, shares := registration.(*removable); shares {
+		ours.removed.Store(true)
+		return nil
+	}
+	return c.SharedIndexInformer.RemoveEventHandler(registration) //nolint:wrapcheck // it is the informer's
+}
+
+// Apps implements informers.SharedInformerFactory.
+func (f *boundedFactory) Apps() apps.Interface {
+	return apps.New(f, metav1.NamespaceAll, tenantclient.Paged)
+}
+
+// Core implements informers.SharedInformerFactory.
+func (f *boundedFactory) Core() core.Interface {
+	return core.New(f, metav1.NamespaceAll, tenantclient.Paged)
+}
+
+// Policy implements informers.SharedInformerFactory.
+func (f *boundedFactory) Policy() policy.Interface {
+	return policy.New(f, metav1.NamespaceAll, tenantclient.Paged)
+}
+
+// Resource implements informers.SharedInformerFactory.
+func (f *boundedFactory) Resource() resource.Interface {
+	return resource.New(f, metav1.NamespaceAll, tenantclient.Paged)
+}
+
+// Storage implements informers.SharedInformerFactory.
+func (f *boundedFactory) Storage() storage.Interface {
+	return storage.New(f, metav1.NamespaceAll, tenantclient.Paged)
+}

@@ -1,0 +1,336 @@
+package podscheduler
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
+	"github.com/superpool/superpool/plugins/coscheduling"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// setPendingPods puts a policy with limits.pendingPods in force.
+func (c *tenantControlPlane) setPendingPods(limit int32) {
+	c.policy.Set(schedulingtest.PolicyWith(c.t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = limit }))
+}
+
+// wantQueued waits until kube-scheduler's queue holds the pods of these names, and no others.
+func (c *tenantControlPlane) wantQueued(names ...string) {
+	c.t.Helper()
+	var queued []string
+	require.Eventually(c.t, func() bool {
+		pods, _ := c.sched.SchedulingQueue.PendingPods()
+		queued = nil
+		for _, pod := range pods {
+			queued = append(queued, pod.Name)
+		}
+		slices.Sort(queued)
+		return slices.Equal(names, queued)
+	}, patience, 5*time.Millisecond, "want %v in the queue", names)
+}
+
+// told returns the Events of vc-scheduler since it was called last.
+func (c *tenantControlPlane) told() (lines []string) {
+	for len(c.recorder.Events) > 0 {
+		lines = append(lines, <-c.recorder.Events)
+	}
+	return lines
+}
+
+// born sets the age of a pod.
+func born(second int) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.Unix(1e9+int64(second), 0) }
+}
+
+// wantSaid waits until all members of namespace web of these names were refused, so that each was tried.
+func (c *tenantControlPlane) wantSaid(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		require.Eventually(c.t, func() bool {
+			_, condition := podutil.GetPodCondition(&c.get("web", name).Status, corev1.PodScheduled)
+			return condition != nil && condition.Status == corev1.ConditionFalse
+		}, patience, 5*time.Millisecond, "%s is refused", name)
+	}
+}
+
+// TestPendingPods: pods beyond limits.pendingPods are not in kube-scheduler's queue, say why, and get in, the oldest
+// first, when others get a super cluster, are deleted, or the limit is raised.
+func TestPendingPods(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.setPendingPods(2)
+		c.cluster("r1")
+		c.place("web", "r1", "1")
+		for i, name := range []string{"e", "d", "c", "b", "a"} {
+			c.create("web", name, "2", born(i))
+		}
+		c.wantQueued("d", "e")
+		refusal := "Warning TenantLimit 2 pods of the tenant wait for a super cluster, and 2 may (limits.pendingPods of TenantPolicy p): this one is scheduled when there are fewer, the oldest first"
+		require.Eventually(t, func() bool { return len(c.recorder.Events) == 3 }, patience, time.Millisecond)
+		require.Empty(t, cmp.Diff([]string{refusal, refusal, refusal}, c.told()))
+
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "b", metav1.DeleteOptions{}))
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "e", metav1.DeleteOptions{}))
+		c.wantQueued("c", "d")
+		c.setPendingPods(3)
+		c.wantQueued("a", "c", "d")
+		c.setPendingPods(1)
+		c.create("web", "small", "100m", born(-1))
+		require.Eventually(t, func() bool { return len(c.recorder.Events) == 1 }, patience, time.Millisecond)
+		c.wantQueued("a", "c", "d") // nothing is taken away
+		require.Contains(t, c.told()[0], "3 pods of the tenant wait for a super cluster, and 1 may")
+		c.setPendingPods(4)
+		c.wantIn("web", "small", "r1")
+		c.wantQueued("a", "c", "d")
+
+		c.restart(func() { c.setPendingPods(1) })
+		c.wantQueued("d")
+		require.Len(t, c.told(), 2)
+		c.place("web", "r2", "4")
+		c.cluster("r2")
+		c.wantIn("web", "d", "r2")
+		c.wantIn("web", "c", "r2")
+		c.wantQueued("a")
+	})
+}
+
+// TestUpdateOfAPodThatIsPopped: what kube-scheduler changes of a pod that it has popped, no Update reads any more. The
+// race detector sees it.
+func TestUpdateOfAPodThatIsPopped(t *testing.T) {
+	metrics.Register()
+	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
+		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	q := newTenantQueue(inner, &policy.Ref{}, events.NewFakeRecorder(0), logger, nil)
+	sched := &scheduler.Scheduler{NextPod: inner.Pop}
+	q.replaceThatOf(sched)
+	q.open()
+	for i := range 200 {
+		old := builders.Pod("web", "p"+strconv.Itoa(i)).UID(strconv.Itoa(i)).Obj()
+		updated := old.DeepCopy()
+		updated.Labels = map[string]string{"new": "label"}
+		q.Add(logger, old)
+		var updating sync.WaitGroup
+		updating.Go(func() { q.Update(logger, old, updated) })
+		popped, err := sched.NextPod(logger)
+		require.NoError(t, err)
+		require.Equal(t, old.UID, popped.Pod.UID)
+		popped.PodInfo, err = framework.NewPodInfo(updated) // as handleSchedulingFailure does
+		require.NoError(t, err)
+		updating.Wait()
+		q.Done(old.UID)
+		q.Delete(updated)
+	}
+}
+
+// hastyQueue pops the first pod that is about to be deleted, as the scheduling loop may, which Pop returns afterwards.
+type hastyQueue struct {
+	queue.SchedulingQueue
+	logger klog.Logger
+	once   sync.Once
+	popped *framework.QueuedPodInfo
+}
+
+func (h *hastyQueue) Delete(pod *corev1.Pod) {
+	h.once.Do(func() { h.popped, _ = h.SchedulingQueue.Pop(h.logger) })
+	h.SchedulingQueue.Delete(pod)
+}
+
+func (h *hastyQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+	if popped := h.popped; popped != nil {
+		h.popped = nil
+		return popped, nil
+	}
+	return h.SchedulingQueue.Pop(logger) //nolint:wrapcheck // it is the queue's
+}
+
+// TestGuestThatIsPoppedAsItIsKeptOut: a guest that is kept out while the scheduling loop takes it is being tried, and
+// not outside; it is kept out once it returns.
+func TestGuestThatIsPoppedAsItIsKeptOut(t *testing.T) {
+	metrics.Register()
+	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
+		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	limited, gangs := &policy.Ref{}, coscheduling.NewState()
+	limit := func(pods int32) {
+		limited.Set(schedulingtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = pods }))
+	}
+	limit(2)
+	q := newTenantQueue(&hastyQueue{SchedulingQueue: inner, logger: logger}, limited, events.NewFakeRecorder(9), logger, gangs)
+	q.open()
+	member, guest := builders.Pod("web", "a").UID("a").Obj(), builders.Pod("web", "b").UID("b").Obj()
+	q.Add(logger, member)
+	popped, err := q.Pop(logger)
+	require.NoError(t, err)
+	require.Equal(t, member.UID, popped.Pod.UID)
+	q.Add(logger, guest)
+	limit(1)
+	q.mu.Lock()
+	q.guests[guest.UID] = guest
+	q.shed()
+	q.mu.Unlock()
+
+	popped, err = q.Pop(logger)
+	require.NoError(t, err)
+	require.Equal(t, guest.UID, popped.Pod.UID)
+	require.Zero(t, q.outside.Len(), "it is being tried")
+	require.Contains(t, q.admitted, guest.UID)
+	require.NoError(t, q.AddUnschedulableIfNotPresent(logger, popped, 0))
+	require.Equal(t, 1, q.outside.Len(), "it is over the limit")
+	require.NotContains(t, q.admitted, guest.UID)
+}
+
+// TestPendingPodsWithGates: a pod with scheduling gates takes no place of others.
+func TestPendingPodsWithGates(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenant(t)
+		c.setPendingPods(1)
+		c.cluster("r1")
+		c.place("web", "r1", "1")
+		c.create("web", "gated", "100m", born(0), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}} })
+		c.create("web", "next", "100m", born(1))
+		c.wantIn("web", "next", "r1")
+		pod := c.get("web", "gated")
+		pod.Spec.SchedulingGates, pod.ResourceVersion = nil, "2"
+		_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		c.wantIn("web", "gated", "r1")
+	})
+}
+
+// TestPendingPodsOfGangs: a group lets no pod in beyond limits.pendingPods, as long as it is not being placed.
+func TestPendingPodsOfGangs(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.setPendingPods(1)
+		c.place("web", "r1", "300m")
+		const groups = 10
+		for i := range groups {
+			name := string(rune('a' + i))
+			c.group(name, 2)
+			c.members(name, 1, 2, "1m")
+		}
+		require.Eventually(t, func() bool { return len(c.recorder.Events) >= 2*groups-2 }, patience, 5*time.Millisecond)
+		queued, _ := c.sched.SchedulingQueue.PendingPods()
+		require.LessOrEqual(t, len(queued), 2)
+	})
+}
+
+// TestPendingPodsOfAGangGivenUp: members that were let in beyond limits.pendingPods while their gang was being placed
+// are kept out again when it is given up, and let in again when it fits.
+func TestPendingPodsOfAGangGivenUp(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.setPendingPods(3)
+		c.place("web", "r1", "150m")
+		c.create("web", "large-1", "10", born(0))
+		c.create("web", "large-2", "10", born(1))
+		c.group("mpi", 3, anywhere)
+		c.members("mpi", 1, 3, "100m")
+		c.wantQueued("large-1", "large-2", "mpi-1")
+		c.place("web", "r2", "150m") // the sum is large enough, and no place for the third
+		c.wantSaid("mpi-1", "mpi-2", "mpi-3")
+		c.wantQueued("large-1", "large-2", "mpi-1")
+		c.place("web", "r2", "200m")
+		for _, name := range []string{"mpi-1", "mpi-2", "mpi-3"} {
+			require.Eventually(t, func() bool { return c.get("web", name).Labels[schedulerv1alpha1.LabelSuperCluster] != "" }, patience, 5*time.Millisecond)
+		}
+		c.wantQueued("large-1", "large-2")
+	})
+}
+
+// oneGang places all pods.
+type oneGang struct{}
+
+func (oneGang) Places(*corev1.Pod) bool { return true }
+
+func (oneGang) KeptOut(*corev1.Pod) {}
+
+// TestPodsOfOneUID: an API server that gives two pods one UID disturbs nobody but its tenant. The second pod is not in
+// the queue, and the first one is there once.
+func TestPodsOfOneUID(t *testing.T) {
+	metrics.Register()
+	first, second := builders.Pod("web", "x").UID("u").Obj(), builders.Pod("web", "y").UID("u").Obj()
+	m, n := builders.Pod("web", "m").UID("m").Obj(), builders.Pod("web", "n").UID("n").Obj()
+	asking := second.DeepCopy()
+	asking.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}
+	for _, tc := range []struct {
+		name string
+		does func(q *tenantQueue)
+		// wantOutside and wantQueued are the names of the pods that are kept out, and of those in kube-scheduler's
+		// queue.
+		wantOutside, wantQueued []string
+	}{
+		{name: "both are added", does: func(*tenantQueue) {}, wantOutside: []string{"x"}, wantQueued: []string{"m", "n"}},
+		{name: "both are activated", does: func(q *tenantQueue) {
+			q.Activate(q.logger, map[string]*corev1.Pod{"web/x": first, "web/y": second})
+		}, wantQueued: []string{"m", "n", "x"}},
+		{name: "the second is deleted", does: func(q *tenantQueue) { q.Delete(second) }, wantOutside: []string{"x"}, wantQueued: []string{"m", "n"}},
+		{name: "the first is deleted", does: func(q *tenantQueue) { q.Delete(first) }, wantQueued: []string{"m", "n"}},
+		{name: "the second is added when the first is in the queue", does: func(q *tenantQueue) {
+			q.Delete(n)
+			q.Add(q.logger, second)
+		}, wantQueued: []string{"m", "x"}},
+		{name: "the second is deleted when the first is in the queue", does: func(q *tenantQueue) {
+			q.Delete(n)
+			q.Add(q.logger, n)
+			q.Delete(second)
+		}, wantOutside: []string{"n"}, wantQueued: []string{"m", "x"}},
+		{name: "the second asks for a super cluster, and is tried", does: func(q *tenantQueue) {
+			q.Add(q.logger, asking)
+			for range 3 {
+				popped, err := q.Pop(q.logger)
+				require.NoError(t, err)
+				require.NoError(t, q.AddUnschedulableIfNotPresent(q.logger, popped, 0))
+			}
+		}, wantOutside: []string{"x"}, wantQueued: []string{"m", "n", "y"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			logger, limited := ktesting.NewLogger(t, ktesting.NewConfig()), &policy.Ref{}
+			limited.Set(schedulingtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 2 }))
+			inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
+				queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+			q := newTenantQueue(inner, limited, events.NewFakeRecorder(99), logger, oneGang{})
+			q.open()
+			for _, pod := range []*corev1.Pod{m, n, first, second} {
+				q.Add(logger, pod)
+			}
+			tc.does(q)
+			var outside, queued []string
+			for i, kept := range q.outside.heap {
+				require.Equal(t, i, kept.index)
+				outside = append(outside, kept.pod.Name)
+			}
+			require.Len(t, q.outside.byUID, len(outside))
+			pods, _ := inner.PendingPods()
+			for _, pod := range pods {
+				queued = append(queued, pod.Name)
+			}
+			slices.Sort(queued)
+			require.Empty(t, cmp.Diff(tc.wantOutside, outside))
+			require.Empty(t, cmp.Diff(tc.wantQueued, queued))
+		})
+	}
+}

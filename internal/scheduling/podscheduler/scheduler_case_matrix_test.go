@@ -1,0 +1,141 @@
+package podscheduler
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+)
+
+// Why a case of kube-scheduler's does not run over the view.
+const (
+	ofVolumes     = "VolumeRestrictions, VolumeZone and NodeVolumeLimits do not run over the view: the super cluster judges what volumes are"
+	ofTopology    = "labels of nodes are not in the view: there volumes are in a super cluster, and StorageClasses are offered by one"
+	ofBinding     = "it binds a claim to a volume that is there: in the view claims get a home, whose super cluster makes and binds the volume"
+	ofCSINodes    = "CSINodes are not in the view: the super cluster knows the drivers of its nodes"
+	ofCSIDrivers  = "a CSIDriver of the view never changes"
+	ofCapacities  = "a CSIStorageCapacity comes into the view with the first bound of its class, or with its super cluster: no pod waits for it alone"
+	ofHints       = "it is about a hint of VolumeBinding's, which runs here unchanged"
+	noPorts       = "ports of the host are not in the view: the super scheduler judges them"
+	noClaims      = "resource claims are not synced"
+	ofAPIServer   = "the tenant's API server judges it before a scheduler sees the pod"
+	ofGates       = "it switches a feature gate off that is on by default, and cannot be switched off later"
+	ofFramework   = "it is about kube-scheduler's own loop, with plugins that the test makes; the loop is kube-scheduler's own here, too"
+	ofNominations = "it is about how kube-scheduler's own loop keeps nominations and the room for them, which runs here unchanged"
+	noPreFilter   = "NodeAffinity does not run over the view, and NodeGroups, which takes its place, refuses in Filter alone"
+	shownByPrefix = "shown by "
+)
+
+// leftOutCases say why cases do not run over the view, by the beginning of their names; the longest counts. One that
+// another test of ours shows names it.
+var leftOutCases = map[string]string{
+	"filters/TestInterPodAffinity/validates that a pod with an invalid podAffinity": ofAPIServer,
+	"filters/TestNodePortsFilter/":                               noPorts,
+	"filters/TestPodAffinityMatchLabelKeyEnablement":             ofAPIServer,
+	"filters/TestPodTopologySpreadFilter/feature gate disabled":  ofGates,
+	"filters/TestPodTopologySpreadFilter/matchLabelKeys ignored": ofGates,
+
+	"filters/TestUnschedulablePodBecomesSchedulable/node gets added":                            shownByPrefix + "TestPodSchedulerSaysWhyThereIsNoPlace",
+	"filters/TestUnschedulablePodBecomesSchedulable/other pod gets deleted":                     shownByPrefix + "TestPodSchedulerFillsWhatTheNamespaceHolds",
+	"filters/TestUnschedulablePodBecomesSchedulable/pod with pod-affinity gets added":           shownByPrefix + "TestPodAffinityIsToASuperCluster",
+	"filters/TestUnschedulablePodBecomesSchedulable/scheduled pod uses read-write-once-pod pvc": ofVolumes,
+	"filters/TestUnschedulablePodBecomesSchedulable/pod with pvc":                               ofTopology,
+	"scoring/TestNodeResourcesScoring/":                                                         "it scores cpu and memory of Nodes: in the view these are resources of namespaces",
+	"scoring/TestTaintTolerationScoring/pod with":                                               "PreferNoSchedule of nodes is not in the view: the super scheduler prefers nodes without it",
+	"scoring/TestImageLocalityScoring":                                                          "images on nodes are not in the view",
+	"scoring/TestDefaultPodTopologySpreadScoring":                                               "the profile sets no default constraints",
+	"scoring/TestPodTopologySpreadScoring/soft constraint with two node inclusion":              "what may be violated spreads over super clusters, whatever nodes count",
+	"scoring/TestPodTopologySpreadScoring/matchLabelKeys ignored":                               ofGates,
+	"preemption/TestPreemption/basic pod preemption":                                            shownByPrefix + "TestPodSchedulerPreemptsWithinANamespace",
+	"preemption/TestPreemption/basic pod preemption with":                                       ofFramework,
+	"preemption/TestAsyncPreemption/":                                                           ofFramework,
+	"preemption/nominatednodename/":                                                             ofNominations,
+	"preemption/misc/TestNonPreemption/":                                                        shownByPrefix + "TestPreemption",
+	"preemption/misc/TestPodPriorityResolution/":                                                ofAPIServer,
+	"preemption/misc/TestPreemptionStarvation/":                                                 ofNominations,
+	"preemption/misc/TestPreemptionRaces/":                                                      ofNominations,
+	"preemption/misc/TestPDBInPreemption/A non-PDB violating pod":                               shownByPrefix + "TestPreemption",
+	"preemption/misc/TestReadWriteOncePodPreemption/":                                           ofVolumes,
+	"queueing/TestSchedulingGates/one pod carrying scheduling gates":                            shownByPrefix + "TestPreemption",
+	"queueing/TestSchedulingGates/regular pods":                                                 shownByPrefix + "TestPodSchedulerFillsWhatTheNamespaceHolds",
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the PreFilter of NodeAffinity":            noPreFilter,
+	"queueing/TestCoreResourceEnqueue/Pods with PodTopologySpread should be requeued when a Node with a topology label is deleted (QHint: disabled)": ofGates,
+	"queueing/TestCustomResourceEnqueue":                                        ofFramework,
+	"queueing/TestRequeueBy":                                                    ofFramework,
+	"queueing/TestPopFromBackoffQWhenActiveQEmpty":                              ofFramework,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeZone": ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the Node":                             ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the PV ":                              ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the PVC":                              ofBinding,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the StorageClass is created":          ofBinding,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the StorageClass's AllowedTopologies": ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the StorageClass":                 ofTopology,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSINode":                          ofCSINodes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIDriver":                        shownByPrefix + "TestPodsOfFreeStorage",
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIDriver":                    ofCSIDrivers,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIStorageCapacity is created":    ofCapacities,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIStorageCapacity is increased":  shownByPrefix + "TestPodsOfFreeStorage",
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIStorageCapacity":           ofHints,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the Volume":                                                                               ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected the CSI":                                                                                     ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with PVC":                                                                                    ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod with PVC":                                                                                             ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod with Inline Migratable volume":                                                                        ofVolumes,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with hostport":                                                                               noPorts,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin isn't requeued when a Node has the extended resource":         noClaims,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin isn't requeued when a Node does not have the extended":        noClaims,
+	"queueing/TestCoreResourceEnqueue/Pod rejected by the NodeResourcesFit plugin is requeued when a Node does not have the extended resource":  noClaims,
+}
+
+// TestSchedulerCaseMatrix: each case of kube-scheduler's runs over the view, or says why not, and
+// docs/reference/scheduler-cases.md is the table of them: -update writes it.
+func TestSchedulerCaseMatrix(t *testing.T) {
+	const page = "../../docs/reference/scheduler-cases.md"
+	runs, used := map[string]bool{}, map[string]bool{}
+	for _, tc := range schedulerCases() {
+		require.False(t, runs[tc.name], "%s runs once", tc.name)
+		runs[tc.name] = true
+	}
+	for name := range otherCases() {
+		require.False(t, runs[name], "%s runs once", name)
+		runs[name] = true
+	}
+	rows, counts := strings.Builder{}, map[string]int{}
+	for _, name := range stockCaseNames(t) {
+		outcome := "runs"
+		if !runs[name] {
+			prefix := ""
+			for beginning := range leftOutCases {
+				if strings.HasPrefix(name, beginning) && len(beginning) > len(prefix) {
+					prefix = beginning
+				}
+			}
+			require.NotEmpty(t, prefix, "%s runs, or there is a reason", name)
+			outcome, used[prefix] = leftOutCases[prefix], true
+		}
+		counts[strings.SplitN(outcome, " Test", 2)[0]]++
+		delete(runs, name)
+		fmt.Fprintf(&rows, "| %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), outcome)
+	}
+	require.Empty(t, runs, "cases that kube-scheduler does not have")
+	for beginning := range leftOutCases {
+		require.True(t, used[beginning], "the reason for %s is for a case", beginning)
+	}
+	want := fmt.Sprintf("# Cases of kube-scheduler\n\n<!-- go test ./internal/scheduling -run SchedulerCaseMatrix -update -->\n\n"+
+		"The cases of kube-scheduler's integration tests (filters, scoring, preemption, queueing), and whether they run over the\n"+
+		"view of a tenant's pod scheduler (`TestScheduler.*Cases`): each of their nodes is a super cluster of one node. %d run,\n"+
+		"%d are shown by another test, and the rest has its reason.\n\n| case | here |\n|---|---|\n%s",
+		counts["runs"], counts["shown by"], rows.String())
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644)) //nolint:gosec // a page of the repository
+		return
+	}
+	was, err := os.ReadFile(page)
+	require.NoError(t, err)
+	if diff := cmp.Diff(want, string(was)); diff != "" {
+		t.Errorf("the page (-want +got):\n%s", diff)
+	}
+}
