@@ -762,7 +762,7 @@ func (w *modelWorld) binds(pod *modelPod) {
 	}
 	tenant, clusters := w.tenants[pod.key.Namespace], placement.Clusters(np.Status.Placements)
 	if pod.cluster != "" && pod.object.Spec.NodeName == "" && !clusters.Has(pod.cluster) {
-		pod.cluster = "" // podReconciler
+		pod.cluster = "" // podscheduler.Reconciler
 		tenant.change(pod, func(object *corev1.Pod) { object.Annotations = nil })
 	}
 	if pod.cluster != "" {

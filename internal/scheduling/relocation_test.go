@@ -79,7 +79,7 @@ func (b *relocationBed) pod(name, cpu, cluster string, change ...func(*corev1.Po
 	require.NoError(b, b.factory.Core().V1().Pods().Informer().GetIndexer().Add(projected))
 }
 
-// look is one request for the relocationReconciler. It returns after how long there is another.
+// look is one request for the rebalance.RelocationReconciler. It returns after how long there is another.
 func (b *relocationBed) look() time.Duration {
 	b.Helper()
 	r := b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler)

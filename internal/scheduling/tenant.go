@@ -81,7 +81,7 @@ type Tenants struct {
 	// OutOfTree are further plugins of the pod schedulers.
 	OutOfTree frameworkruntime.Registry
 
-	// patience is how long lists that fail are retried, 0: listPatience.
+	// patience is how long lists that fail are retried, 0: podscheduler.ListPatience.
 	patience time.Duration
 }
 

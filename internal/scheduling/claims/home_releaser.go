@@ -36,8 +36,8 @@ import (
 // That nothing was made for a claim in its home is what the finalizer of the super cluster says, which its syncer
 // writes before it makes anything: without it nothing was. With it, the super cluster is asked whether it holds
 // anything of the namespace, after that had nothing there any more, and one that has left the pool counts after
-// gonePatience. Either way the claim is written as it was read: who has made something meanwhile has written the
-// finalizer, and who is about to reads the claim again.
+// dispatch.GonePatience. Either way the claim is written as it was read: who has made something meanwhile has written
+// the finalizer, and who is about to reads the claim again.
 type HomeReleaser struct {
 	Key      string
 	API      kubernetes.Interface

@@ -186,7 +186,8 @@ type Reconciler struct {
 	Claims     corev1listers.PersistentVolumeClaimLister
 	Classes    storagev1listers.StorageClassLister
 	Placements client.Reader
-	// VirtualNodes returns the virtual Nodes by name, and free what they say of their storage. The maps are not changed.
+	// VirtualNodes returns the virtual Nodes by name, and free what they say of their storage. The maps are not
+	// changed.
 	VirtualNodes func() map[string]*corev1.Node
 	Free         func() map[string]freestorage.Sizes
 	Recorder     events.EventRecorder

@@ -31,12 +31,12 @@ import (
 )
 
 // Releaser takes the finalizers of super clusters off claims and VolumeSnapshots that the tenant has deleted for
-// gonePatience, where no syncer does it, or the tenant's namespaces could not end. There are two kinds of these super
-// clusters:
+// dispatch.GonePatience, where no syncer does it, or the tenant's namespaces could not end. There are two kinds of
+// these super clusters:
 //
 //   - Those that have left the pool. What such a one has for them, the operator has with it. That it has left is what
-//     outOfServiceReconciler goes by: it has no virtual Node, by the cache and by a live read, gonePatience after the
-//     Node went.
+//     eviction.OutOfServiceReconciler goes by: it has no virtual Node, by the cache and by a live read,
+//     dispatch.GonePatience after the Node went.
 //   - Those of the pool that hold nothing of the tenant, by a live read of their namespaces: their syncers have no
 //     session then. So it is where the tenant was restored from a backup that is older than the end of its claims.
 //
@@ -199,7 +199,7 @@ func (r *Releaser) waits(ctx context.Context, object metav1.Object, superCluster
 		return waits
 	}
 	if node != nil {
-		if held := r.Held.In(ctx, node); !held.Known || held.Namespaces.Len() > 0 { // an answer is younger than gonePatience
+		if held := r.Held.In(ctx, node); !held.Known || held.Namespaces.Len() > 0 { // an answer is younger than dispatch.GonePatience
 			return dispatch.GonePatience
 		}
 	}

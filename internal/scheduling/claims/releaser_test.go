@@ -28,7 +28,7 @@ import (
 )
 
 // TestClaimReleaser: a claim, or snapshot, that the tenant deletes waits for super clusters of the pool that may hold
-// anything of the tenant, and for others no longer than gonePatience.
+// anything of the tenant, and for others no longer than dispatch.GonePatience.
 func TestClaimReleaser(t *testing.T) {
 	t.Parallel()
 	const r1, r2, others = "claim.tenancy.x-k8s.io/r1", "claim.tenancy.x-k8s.io/r2", "kubernetes.io/pvc-protection"

@@ -22,7 +22,7 @@ type FreeStorage struct {
 	// free is what each virtual Node says. The map is replaced, and never changed.
 	free atomic.Pointer[map[string]freestorage.Sizes]
 
-	// mu is held while objects change and handlers are told, which must not block and not call freeStorage.
+	// mu is held while objects change and handlers are told, which must not block and not call FreeStorage.
 	mu sync.Mutex
 	// classes is how many virtual Nodes say something of each StorageClass.
 	classes map[string]int

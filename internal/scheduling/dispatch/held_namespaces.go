@@ -16,7 +16,7 @@ import (
 const HeldPeriod = time.Minute
 
 // HeldNamespaces asks super clusters of the pool of which namespaces of one tenant they hold super namespaces, each
-// once in heldPeriod: how many objects name them is the tenant's to write. It is for one goroutine.
+// once in HeldPeriod: how many objects name them is the tenant's to write. It is for one goroutine.
 type HeldNamespaces struct {
 	// Read reads it live. Nil: nobody can say.
 	Read  func(ctx context.Context, superCluster string) (sets.Set[string], error)

@@ -8,30 +8,30 @@ import (
 type Concern string
 
 const (
-	// concernNamespace: spec and status of a namespace's NamespacePlacement.
+	// ConcernNamespace: spec and status of a namespace's NamespacePlacement.
 	ConcernNamespace Concern = "namespace"
-	// concernAnnotation: the placements annotation of a namespace.
+	// ConcernAnnotation: the placements annotation of a namespace.
 	ConcernAnnotation Concern = "annotation"
-	// concernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about what it has in a
-	// super cluster (partEvent).
+	// ConcernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about what it has in a
+	// super cluster (tenantevents.PartEvent).
 	ConcernEvent Concern = "event"
-	// concernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
+	// ConcernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
 	// node.
 	ConcernPod Concern = "pod"
-	// concernClaim: the home of a claim (name), or of all that have none, in one namespace or in all.
+	// ConcernClaim: the home of a claim (name), or of all that have none, in one namespace or in all.
 	ConcernClaim Concern = "claim"
-	// concernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all claims
+	// ConcernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all claims
 	// and VolumeSnapshots.
 	ConcernClaimRelease Concern = "claimRelease"
-	// concernClaimHome: the homes of claims without volume that their namespace has left, in one namespace or in all.
+	// ConcernClaimHome: the homes of claims without volume that their namespace has left, in one namespace or in all.
 	ConcernClaimHome Concern = "claimHome"
-	// concernRelocation: slices of a namespace that are to move for a pod.
+	// ConcernRelocation: slices of a namespace that are to move for a pod.
 	ConcernRelocation Concern = "relocation"
-	// concernMove: an order to move slices of a namespace that no pod uses.
+	// ConcernMove: an order to move slices of a namespace that no pod uses.
 	ConcernMove Concern = "move"
-	// concernNodes: the nodes of the pod view.
+	// ConcernNodes: the nodes of the pod view.
 	ConcernNodes Concern = "nodes"
-	// concernOutOfService: the taint out-of-service of the Nodes in the tenant.
+	// ConcernOutOfService: the taint out-of-service of the Nodes in the tenant.
 	ConcernOutOfService Concern = "outOfService"
 )
 

@@ -47,10 +47,11 @@ const (
 // stays.
 //
 // Where there is no virtual Node, its Cluster was deleted long ago, or the Node will be made in a moment. A tenant's
-// Node counts as out of service then if it has not been Ready for gonePatience, and a live read of the meta cluster
-// finds no such virtual Node. Nothing changes before. Its syncer cannot look after it any more: after goneNodePatience
-// it is deleted, as the node lifecycle controller of a cloud deletes Nodes without a machine, if the tenant has nothing
-// placed there. Its pods have been freed by then, and a syncer that comes back all the same makes its Nodes anew.
+// Node counts as out of service then if it has not been Ready for dispatch.GonePatience, and a live read of the meta
+// cluster finds no such virtual Node. Nothing changes before. Its syncer cannot look after it any more: after
+// goneNodePatience it is deleted, as the node lifecycle controller of a cloud deletes Nodes without a machine, if the
+// tenant has nothing placed there. Its pods have been freed by then, and a syncer that comes back all the same makes
+// its Nodes anew.
 //
 // A tenant may make any number of Nodes that look like the syncer's. One reconcile reads one page, and the next one
 // waits in the queue like any other request.

@@ -47,13 +47,13 @@ type AnnotationReconciler struct {
 }
 
 const (
-	// RestoresPerSecond and restoreBurst are the limits of annotationReconciler.restores.
+	// RestoresPerSecond and RestoreBurst are the limits of AnnotationReconciler.Restores.
 	RestoresPerSecond, RestoreBurst = 1, 10
 	// RestoreDelay is after how long a namespace is requeued when restores allows none.
 	RestoreDelay = 10 * time.Second
 )
 
-// NewRestoreLimiter returns annotationReconciler.restores for one tenant.
+// NewRestoreLimiter returns AnnotationReconciler.Restores for one tenant.
 func NewRestoreLimiter() *rate.Limiter { return rate.NewLimiter(RestoresPerSecond, RestoreBurst) }
 
 // Reconcile does the next step of placement.Publication for one namespace.
@@ -256,7 +256,7 @@ func (r *AnnotationReconciler) keyOf(namespace *corev1.Namespace) client.ObjectK
 
 // statusFor returns the status of a namespace's NamespacePlacement, the zero status if np is nil. It returns false when
 // np is of an earlier namespace of the same name, or its status was never written: the namespace may hold something
-// already (namespaceReconciler), and what its annotation says is true then.
+// already (Reconciler), and what its annotation says is true then.
 func statusFor(namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement) (*schedulerv1alpha1.NamespacePlacementStatus, bool) {
 	if np == nil {
 		return &schedulerv1alpha1.NamespacePlacementStatus{}, true
@@ -276,6 +276,6 @@ func MovesInterval(ref *policy.Ref) time.Duration {
 	return 0
 }
 
-// reasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
+// ReasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
 // are moved for it. The message says why.
 const ReasonNotMoved = "NotMoved"

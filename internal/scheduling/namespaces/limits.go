@@ -22,9 +22,9 @@ import (
 // tenant's policy. Each question costs as much as the policy has limits, however many namespaces there are; only what
 // makes room looks at all namespaces that wait for some.
 //
-// Specs are written by namespaceReconciler alone, which reads each NamespacePlacement before it changes it. So a
+// Specs are written by Reconciler alone, which reads each NamespacePlacement before it changes it. So a
 // namespace counts with what was last read or written of it (count), and with what it may be about to write (admit),
-// whichever is more: two namespaces never pass into the same room. A nil tenantLimits bounds nothing. It is safe for
+// whichever is more: two namespaces never pass into the same room. A nil Limits bounds nothing. It is safe for
 // concurrent use.
 type Limits struct {
 	policy *policy.Ref

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// changesPerSecond and changeBurst are the limits of namespaceReconciler.changes.
+	// changesPerSecond and ChangeBurst are the limits of Reconciler.Changes.
 	changesPerSecond, ChangeBurst = 1, 10
 	// ChangeDelay is after how long a namespace is requeued when changes allows none.
 	ChangeDelay = 10 * time.Second
 )
 
-// NewChangeLimiter returns namespaceReconciler.changes for one tenant.
+// NewChangeLimiter returns Reconciler.Changes for one tenant.
 func NewChangeLimiter() *rate.Limiter { return rate.NewLimiter(changesPerSecond, ChangeBurst) }
 
 // paced returns spec, with choice, slice, quota and profile that are in force where the namespace is placed and the

@@ -24,7 +24,7 @@ import (
 )
 
 // Scheduler runs the placer.Placer of the meta cluster: informers feed it NamespacePlacements and virtual
-// Nodes, and statusSink writes its decisions into the status of the NamespacePlacements. It is a runnable of a manager,
+// Nodes, and StatusSink writes its decisions into the status of the NamespacePlacements. It is a runnable of a manager,
 // for the leader only. All fields are required.
 type Scheduler struct {
 	// Informers are those of the meta cluster. Their Nodes are virtual Nodes only.
@@ -88,8 +88,8 @@ func (s *Scheduler) Start(ctx context.Context) error {
 }
 
 // ToBePlaced returns np as the namespace scheduler is to see it. Of a NamespacePlacement whose status was never
-// written, which may hold something already (namespaceReconciler), and of one that is being deleted, no slices wait to
-// be placed.
+// written, which may hold something already (namespaces.Reconciler), and of one that is being deleted, no slices wait
+// to be placed.
 func ToBePlaced(np *schedulerv1alpha1.NamespacePlacement) *schedulerv1alpha1.NamespacePlacement {
 	if !placement.IsDecided(np) || np.DeletionTimestamp != nil {
 		np = np.DeepCopy()

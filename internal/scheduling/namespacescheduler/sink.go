@@ -93,7 +93,7 @@ func (s *StatusSink) run(ctx context.Context) { s.refusals.run(ctx) }
 func (s *StatusSink) Forget(key client.ObjectKey) { s.refusals.forget(key) }
 
 // Change writes what follows from facts into the status of the NamespacePlacement that gang was projected from. It
-// returns errChanged when that is not the same gang any more.
+// returns placements.ErrChanged when that is not the same gang any more.
 func (s *StatusSink) Change(ctx context.Context, gang string, facts placement.Facts) (*schedulerv1alpha1.NamespacePlacement, error) {
 	facts.Now = s.clock.Now()
 	return s.store.Change(ctx, slicepod.PlacementOf(gang), func(np *schedulerv1alpha1.NamespacePlacement) error {

@@ -21,7 +21,7 @@ import (
 // Choices tells the super clusters that the pod scheduler of one tenant chose from those that the tenant wrote onto its
 // pods. A pod is in the super cluster that it names only if the binder wrote it (chose): the tenant can write all that
 // is on a pod, so nothing there is a proof. Any other pod that names one and is bound to no node waits, and the
-// scheduler's filters decide whether it may go where it asks to; what they refuse (refuse), podReconciler takes off.
+// scheduler's filters decide whether it may go where it asks to; what they refuse (refuse), Reconciler takes off.
 //
 // Nothing is kept over a restart or a connection. So of pods that were there before, and not bound to a node, what
 // label and annotation name counts as chosen: the binder of the process before may have written it, even after this one

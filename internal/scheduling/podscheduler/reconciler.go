@@ -192,8 +192,8 @@ func mayNeedRepair(pod *corev1.Pod) bool {
 	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, nowhere, "", foundBound(pod)) != podRepair{}
 }
 
-// Observe takes note of a state of a pod of the pod view, forgets the choice that it settles, and returns whether the pod
-// may need a repair.
+// Observe takes note of a state of a pod of the pod view, forgets the choice that it settles, and returns whether the
+// pod may need a repair.
 func (c *Choices) Observe(pod *corev1.Pod) bool {
 	if view.IsBound(pod) {
 		c.Forget(pod.UID)

@@ -33,7 +33,7 @@ import (
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 )
 
-// Scheduler is the pod scheduler of one tenant. The zero tenantPods is of one that runs in another process, and does
+// Scheduler is the pod scheduler of one tenant. The zero Scheduler is of one that runs in another process, and does
 // nothing.
 type Scheduler struct {
 	scheduler *scheduler.Scheduler

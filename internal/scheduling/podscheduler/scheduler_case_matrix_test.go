@@ -93,7 +93,7 @@ var leftOutCases = map[string]string{
 // TestSchedulerCaseMatrix: each case of kube-scheduler's runs over the view, or says why not, and
 // docs/reference/scheduler-cases.md is the table of them: -update writes it.
 func TestSchedulerCaseMatrix(t *testing.T) {
-	const page = "../../docs/reference/scheduler-cases.md"
+	const page = "../../../docs/reference/scheduler-cases.md"
 	runs, used := map[string]bool{}, map[string]bool{}
 	for _, tc := range schedulerCases() {
 		require.False(t, runs[tc.name], "%s runs once", tc.name)
@@ -124,7 +124,7 @@ func TestSchedulerCaseMatrix(t *testing.T) {
 	for beginning := range leftOutCases {
 		require.True(t, used[beginning], "the reason for %s is for a case", beginning)
 	}
-	want := fmt.Sprintf("# Cases of kube-scheduler\n\n<!-- go test ./internal/scheduling -run SchedulerCaseMatrix -update -->\n\n"+
+	want := fmt.Sprintf("# Cases of kube-scheduler\n\n<!-- go test ./internal/scheduling/podscheduler -run SchedulerCaseMatrix -update -->\n\n"+
 		"The cases of kube-scheduler's integration tests (filters, scoring, preemption, queueing), and whether they run over the\n"+
 		"view of a tenant's pod scheduler (`TestScheduler.*Cases`): each of their nodes is a super cluster of one node. %d run,\n"+
 		"%d are shown by another test, and the rest has its reason.\n\n| case | here |\n|---|---|\n%s",

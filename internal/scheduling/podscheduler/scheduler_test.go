@@ -211,7 +211,7 @@ func (c *tenantControlPlane) number(factory informers.SharedInformerFactory, cho
 	}))
 }
 
-// repairs runs the tenant's podReconciler, fed as tenantController.watch does.
+// repairs runs the tenant's Reconciler, fed as tenantController.watch does.
 func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.SharedInformerFactory, chosen *Choices) {
 	pods := factory.Core().V1().Pods()
 	store := c.store

@@ -262,7 +262,7 @@ func demandOutcomes(t *testing.T) [][2]string {
 
 // TestPodSchedulingPage holds docs/pod-scheduling.md to the tables: -update writes them.
 func TestPodSchedulingPage(t *testing.T) {
-	const page, begin, end = "../../docs/pod-scheduling.md", "<!-- begin: go test ./internal/scheduling -run PodSchedulingPage -update -->\n", "<!-- end -->\n"
+	const page, begin, end = "../../../docs/pod-scheduling.md", "<!-- begin: go test ./internal/scheduling/podscheduler -run PodSchedulingPage -update -->\n", "<!-- end -->\n"
 	var text strings.Builder
 	text.WriteString("| field | in the view | who answers |\n|---|---|---|\n")
 	for _, row := range specFields {

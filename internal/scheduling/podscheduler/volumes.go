@@ -119,7 +119,7 @@ func (d shownDrivers) GetByKey(key string) (object any, exists bool, err error) 
 	return d.Indexer.GetByKey(key) //nolint:wrapcheck // it is the store's
 }
 
-// storageInformer is an informer of objects of freeStorage. It sends no requests.
+// storageInformer is an informer of objects of dispatch.FreeStorage. It sends no requests.
 type storageInformer struct {
 	emptyInformer
 	indexer cache.Indexer

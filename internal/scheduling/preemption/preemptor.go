@@ -331,8 +331,8 @@ func (r *Preemptor) pool(ctx context.Context) (*placer.Preemption, error) {
 	return pool, nil
 }
 
-// nominate writes where np is to be placed, nothing for nowhere any more. It returns errChanged when something else is
-// missing of it now.
+// nominate writes where np is to be placed, nothing for nowhere any more. It returns placements.ErrChanged when
+// something else is missing of it now.
 func (r *Preemptor) nominate(ctx context.Context, of *schedulerv1alpha1.NamespacePlacement, granted map[string]slice.Amounts) error {
 	np, err := r.Store.Change(ctx, client.ObjectKeyFromObject(of), func(np *schedulerv1alpha1.NamespacePlacement) error {
 		if np.ResourceVersion == "" || view.Gang(np) != view.Gang(of) {

@@ -42,7 +42,7 @@ import (
 	"github.com/superpool/superpool/plugins/nodegroups"
 )
 
-// Reasons of Events about relocations, on the pod and on what namespaceEvents are about.
+// Reasons of Events about relocations, on the pod and on what tenantevents.NamespaceEvents are about.
 const (
 	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or
 	// another namespace, or larger pieces are free.
@@ -56,7 +56,7 @@ const (
 	maxPause = time.Hour
 	// MaxWishes bounds how many pods of one namespace with different requests are tried at a time.
 	MaxWishes = 16
-	// JudgementsPerSecond and judgementsBurst bound the super clusters that are looked at for pods of one tenant: all
+	// JudgementsPerSecond and JudgementsBurst bound the super clusters that are looked at for pods of one tenant: all
 	// of a large pool, for all pods of one namespace that are tried at a time.
 	JudgementsPerSecond, JudgementsBurst = 100, 100 * MaxWishes
 )
@@ -64,7 +64,7 @@ const (
 // RelocationReconciler moves unused slices of a namespace into one super cluster where a pod waits that is larger than
 // what is free of the namespace in any of them, or in the one where its volumes are, or that demands what none of them
 // has. It requests the move as a tenant
-// would, and as often. A request names a namespace: a pod that waits adds it after relocationDelay, and so all pods of
+// would, and as often. A request names a namespace: a pod that waits adds it after RelocationDelay, and so all pods of
 // a namespace cost one look at it.
 type RelocationReconciler struct {
 	Key   string
@@ -190,7 +190,7 @@ func (r *RelocationReconciler) help(
 	return nil
 }
 
-// look returns the pods of a namespace that have waited for relocationDelay, in the order in which they are helped, and
+// look returns the pods of a namespace that have waited for RelocationDelay, in the order in which they are helped, and
 // what pods use in each super cluster that was measured. again is after how long the next has waited, 0 for never.
 func (r *RelocationReconciler) look(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, now time.Time) (waiting []*corev1.Pod, used map[string]slice.Amounts, again time.Duration, err error) {
 	pods, err := r.Pods.Pods(np.Name).List(labels.Everything())

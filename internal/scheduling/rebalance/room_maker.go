@@ -36,7 +36,7 @@ const (
 	// RoomPeriod is how long two searches for one namespace are apart.
 	RoomPeriod = 10 * time.Minute
 	// roomRetry is how long after a search that failed the next one for the namespace begins. It doubles with each that
-	// fails, up to roomPeriod.
+	// fails, up to RoomPeriod.
 	roomRetry = 15 * time.Second
 	// RoomRest is how many times as long as a search took no other begins: all searches together take a tenth of a
 	// core.
@@ -44,7 +44,7 @@ const (
 )
 
 // RoomMaker looks for unused slices of other namespaces that can move so that one fits which waits, and orders the
-// moves (moveReconciler takes them over). What comes out is condition RoomMade of the namespace that waits, of which
+// moves (MoveReconciler takes them over). What comes out is condition RoomMade of the namespace that waits, of which
 // its tenant has an Event. It runs on the leader only, one namespace at a time; tenants take turns. All fields but
 // Clock are required.
 type RoomMaker struct {

@@ -1,10 +1,6 @@
 package schedulingtest
 
 import (
-	policyv1 "k8s.io/api/policy/v1"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"

@@ -29,33 +29,33 @@ import (
 
 // Reasons of Events in tenant control planes, besides the reasons of conditions Accepted and RoomMade.
 const (
-	// reasonPlaced: the namespace scheduler reserved the whole quota of the namespace. The message names the super
+	// ReasonPlaced: the namespace scheduler reserved the whole quota of the namespace. The message names the super
 	// clusters.
 	ReasonPlaced = "Placed"
-	// reasonNotPlaced: the namespace scheduler found too little free capacity in the pool for the namespace, or the
+	// ReasonNotPlaced: the namespace scheduler found too little free capacity in the pool for the namespace, or the
 	// namespace has no ResourceQuota with compute resources: those that it has are scoped, or name limits only.
 	ReasonNotPlaced = "NotPlaced"
-	// reasonPlacementsRestored: the tenant changed or removed the placements annotation of a namespace, to request
+	// ReasonPlacementsRestored: the tenant changed or removed the placements annotation of a namespace, to request
 	// other placements, and vc-scheduler patched it back. The message says why they are refused. Where super clusters
 	// refuse, each has an Event of its own, at most 8, and one more says how many others do.
 	ReasonPlacementsRestored = "PlacementsRestored"
-	// reasonLeaving: what the namespace has in a super cluster is to leave it: it is drained, lost, or not wanted any
+	// ReasonLeaving: what the namespace has in a super cluster is to leave it: it is drained, lost, or not wanted any
 	// more. The message says which and why.
 	ReasonLeaving = "Leaving"
-	// reasonLeft: nothing of the namespace is reserved any more in a super cluster that it was to leave.
+	// ReasonLeft: nothing of the namespace is reserved any more in a super cluster that it was to leave.
 	reasonLeft = "Left"
-	// reasonPreempted: what the namespace has in a super cluster is beyond what is guaranteed to the tenant, and is
+	// ReasonPreempted: what the namespace has in a super cluster is beyond what is guaranteed to the tenant, and is
 	// given back to those to whom it is. Its pods there are evicted within their disruption budgets until the time
 	// that the message names, and deleted then. It is placed elsewhere where there is room. Ask for less, or for a
 	// larger guarantee.
 	ReasonPreempted = "Preempted"
-	// reasonNominated: there is no room for what is guaranteed to the tenant, and others give back what they borrow.
+	// ReasonNominated: there is no room for what is guaranteed to the tenant, and others give back what they borrow.
 	// The namespace is placed in the super clusters that the message names as soon as their pods there have ended.
 	ReasonNominated = "Nominated"
-	// reasonChoiceUnmet: what leaves super clusters is placed by the operator's labels alone, because no other super
+	// ReasonChoiceUnmet: what leaves super clusters is placed by the operator's labels alone, because no other super
 	// cluster has those that the namespace's choice requires.
 	ReasonChoiceUnmet = "ChoiceUnmet"
-	// reasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
+	// ReasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
 	reasonStays = "Stays"
 )
 
@@ -71,7 +71,7 @@ const NominatedEvent = "nominated"
 // relatedCluster is the kind of the related object of Events about one super cluster, of which a tenant has no object.
 const relatedCluster = "SuperCluster"
 
-// Announcement is an Event about a namespace's placement. The zero announcement is none.
+// Announcement is an Event about a namespace's placement. The zero Announcement is none.
 type Announcement struct {
 	// Kind is corev1.EventTypeNormal or corev1.EventTypeWarning.
 	Kind, Reason, Message string
@@ -122,7 +122,7 @@ func untilDeadline(leaving *schedulerv1alpha1.Leaving) string {
 	return fmt.Sprintf(" until %s, and deleted then", leaving.Deadline.UTC().Format(time.RFC3339))
 }
 
-// announcementOfNomination returns the Event about what np waits for, the zero announcement for nothing. It names
+// announcementOfNomination returns the Event about what np waits for, the zero Announcement for nothing. It names
 // nobody else: other tenants are none of its tenant's business.
 func announcementOfNomination(np *schedulerv1alpha1.NamespacePlacement) Announcement {
 	if np.Status.Nominated == nil {
@@ -139,7 +139,7 @@ func announcementOfNomination(np *schedulerv1alpha1.NamespacePlacement) Announce
 }
 
 // AnnouncementOf returns the Event that a request names: about a condition of np, or about what np has in a super
-// cluster (partEvent). It returns the zero announcement for none. np is nil where there is no NamespacePlacement.
+// cluster (PartEvent). It returns the zero Announcement for none. np is nil where there is no NamespacePlacement.
 func AnnouncementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) Announcement {
 	if np == nil {
 		return Announcement{}
@@ -177,7 +177,7 @@ func announcementOfChoice(np *schedulerv1alpha1.NamespacePlacement) Announcement
 		"No other super cluster has the labels that annotation %s requires: what leaves is placed without them", schedulerv1alpha1.AnnotationClusterChoice)}
 }
 
-// Announced returns the conditions whose change is an Event, and the super clusters that are left, or were (partEvent).
+// Announced returns the conditions whose change is an Event, and the super clusters that are left, or were (PartEvent).
 func Announced(change dispatch.PlacementChange) (conditions []string) {
 	for _, condition := range []string{
 		schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionRoomMade,
@@ -208,7 +208,7 @@ func Announced(change dispatch.PlacementChange) (conditions []string) {
 }
 
 // Reconciler records the Events that follow changes of NamespacePlacements. A request names a namespace and what
-// changed, see announcementOf. Events are best effort: a crash between the change and the Event loses it, and nothing
+// changed, see AnnouncementOf. Events are best effort: a crash between the change and the Event loses it, and nothing
 // repeats one.
 type Reconciler struct {
 	Key        string
