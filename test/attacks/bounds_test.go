@@ -148,8 +148,9 @@ func TestBounds(t *testing.T) {
 			refused(t, pod, "variables of services", "1048576")
 		})
 	}, func(t *testing.T) {
-		beside, _ := p.attacker.sole(t, "few-services")
+		beside, super := p.attacker.sole(t, "few-services")
 		p.attacker.create(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: beside, Name: "db"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+		appears(t, super, p.attacker.superNamespace(beside), "db", &corev1.Service{}, nil) // a kubelet, too, defines what it knows of
 		pod := newPod(t, beside, "few-services", "")
 		pod.Spec.Containers = list(20, light)
 		superPod, _ := p.attacker.runs(t, pod)
