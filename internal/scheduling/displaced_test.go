@@ -19,11 +19,11 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/eviction"
 	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // TestAQuotaBeyondThePoolHoldsUpNoDrain: a tenant that asks for more than the pool has is moved nevertheless. The real

@@ -17,8 +17,8 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // TestOverduePodsOfANamespaceThatEnds: a namespace that terminates for ever does not keep what it is to give way with.

@@ -22,8 +22,8 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
 	"github.com/superpool/superpool/internal/scheduling/rebalance"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // roomBed is a relocationBed in which namespace xl waits for a slice of 3 CPUs. r1 and r2 have 2 free each.

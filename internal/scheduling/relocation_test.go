@@ -26,11 +26,11 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/rebalance"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // relocationBed is a requestBed whose namespace web has two slices in each of r1 and r2. Pods are in the pod view.

@@ -25,11 +25,11 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/rebalance"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // requestBed is a tenantBed with a pool: the real placer in memory places what waits.

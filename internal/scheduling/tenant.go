@@ -1,3 +1,5 @@
+// Package scheduling runs the schedulers of vc-scheduler and the controllers around them. It composes: for each tenant
+// one controller, whose reconcilers are those of the packages below, and one pod scheduler.
 package scheduling
 
 import (

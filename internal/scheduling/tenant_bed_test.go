@@ -28,11 +28,11 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/podscheduler"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // tenantBed runs a tenant's reconcilers one request at a time, on API servers in memory. It stands in for informers and

@@ -19,9 +19,9 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/eviction"
 	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // bounded says that pods request so many cores, and that the quota for namespace web with UID 1 lets them request hard.

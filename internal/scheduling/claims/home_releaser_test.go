@@ -24,8 +24,8 @@ import (
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // TestHomeReleaser: a claim without volume whose namespace holds nothing in its home has no home, once nothing can have
@@ -106,7 +106,7 @@ func TestHomeReleaser(t *testing.T) {
 			if tc.stored {
 				live.WithObjects(st.MakeNode().Name("r2").Obj())
 			}
-			pool := &schedulingtest.VirtualNodesFake{Nodes: map[string]*corev1.Node{}, Left: map[string]time.Time{}, Began: time.Now()}
+			pool := &schedulingtest.VirtualNodes{Nodes: map[string]*corev1.Node{}, Left: map[string]time.Time{}, Began: time.Now()}
 			r := &HomeReleaser{
 				Key: "tenant", API: api, Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Store: placements.NewStore(cached.Build(), live.Build()),
 				Pool: pool, Recorder: recorder, Clock: clock,

@@ -1,3 +1,5 @@
+// Package claims gives tenants' claims a super cluster as their home, and lets claims go that no super cluster holds
+// any more.
 package claims
 
 import (

@@ -22,10 +22,10 @@ import (
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/freestorage"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // TestHomeRequest: a claim that has lost its home is looked at with all that wait for room in its namespace.

@@ -23,8 +23,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // TestClaimReleaser: a claim, or snapshot, that the tenant deletes waits for super clusters of the pool that may hold
@@ -106,7 +106,7 @@ func TestClaimReleaser(t *testing.T) {
 			for _, id := range tc.stored {
 				meta.WithObjects(st.MakeNode().Name(id).Obj())
 			}
-			pool := &schedulingtest.VirtualNodesFake{Nodes: map[string]*corev1.Node{}, Left: map[string]time.Time{}, Began: schedulingtest.EvictionNow.Add(-24 * time.Hour)}
+			pool := &schedulingtest.VirtualNodes{Nodes: map[string]*corev1.Node{}, Left: map[string]time.Time{}, Began: schedulingtest.EvictionNow.Add(-24 * time.Hour)}
 			r := &Releaser{
 				API: api, Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Pool: pool, Meta: meta.Build(),
 				Clock: testingclock.NewFakePassiveClock(schedulingtest.EvictionNow), Snapshots: snapshots,
@@ -171,7 +171,7 @@ func TestClaimReleaserHasAnOrder(t *testing.T) {
 		})))
 	}
 	r := &Releaser{
-		API: api, Claims: claims.Lister(), Pool: &schedulingtest.VirtualNodesFake{Began: schedulingtest.EvictionNow.Add(-24 * time.Hour)}, Clock: testingclock.NewFakePassiveClock(schedulingtest.EvictionNow),
+		API: api, Claims: claims.Lister(), Pool: &schedulingtest.VirtualNodes{Began: schedulingtest.EvictionNow.Add(-24 * time.Hour)}, Clock: testingclock.NewFakePassiveClock(schedulingtest.EvictionNow),
 		Meta: builders.Client(schedulingtest.MetaScheme(t)).Build(),
 	}
 	_, err := r.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernClaimRelease})

@@ -1,3 +1,5 @@
+// Package dispatch knows what changes in the meta cluster, and passes it on to the controller of the tenant that it is
+// about: placements, and the virtual Nodes of the pool with what these say of storage.
 package dispatch
 
 import (

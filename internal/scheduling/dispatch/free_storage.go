@@ -32,6 +32,7 @@ type FreeStorage struct {
 
 type storageHandler struct{ cache.ResourceEventHandler }
 
+// NewFreeStorage returns the memory of a pool that has said nothing.
 func NewFreeStorage() *FreeStorage {
 	s := &FreeStorage{
 		Drivers:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),

@@ -21,11 +21,11 @@ type HeldNamespaces struct {
 	// Read reads it live. Nil: nobody can say.
 	Read  func(ctx context.Context, superCluster string) (sets.Set[string], error)
 	Clock clock.PassiveClock
-	asked map[string]heldAnswer
+	asked map[string]HeldAnswer
 }
 
-// heldAnswer is what a super cluster held of the tenant when it was asked. known is whether it said so.
-type heldAnswer struct {
+// HeldAnswer is what a super cluster held of the tenant when it was asked. known is whether it said so.
+type HeldAnswer struct {
 	Namespaces sets.Set[string]
 	Known      bool
 	Asked      time.Time
@@ -33,9 +33,9 @@ type heldAnswer struct {
 
 // In returns the tenant's namespaces that the super cluster of a virtual Node holds. One that is not Ready is not
 // asked: the tenant has one worker, and which super clusters its objects name is the tenant's to write.
-func (h *HeldNamespaces) In(ctx context.Context, node *corev1.Node) heldAnswer {
+func (h *HeldNamespaces) In(ctx context.Context, node *corev1.Node) HeldAnswer {
 	if h.Read == nil || !nodeutil.IsNodeReady(node) {
-		return heldAnswer{}
+		return HeldAnswer{}
 	}
 	now := h.Clock.Now()
 	if last, known := h.asked[node.Name]; known && now.Sub(last.Asked) < HeldPeriod {
@@ -46,8 +46,8 @@ func (h *HeldNamespaces) In(ctx context.Context, node *corev1.Node) heldAnswer {
 		klog.FromContext(ctx).V(2).Info("A super cluster does not say what it holds of the tenant", "superCluster", node.Name, "err", err)
 	}
 	if h.asked == nil {
-		h.asked = map[string]heldAnswer{}
+		h.asked = map[string]HeldAnswer{}
 	}
-	h.asked[node.Name] = heldAnswer{namespaces, err == nil, now}
+	h.asked[node.Name] = HeldAnswer{namespaces, err == nil, now}
 	return h.asked[node.Name]
 }

@@ -1,37 +1,36 @@
 package dispatch
 
-import (
-	"time"
-)
+import "time"
 
 // Concern is what a request is about, and which reconciler it is for.
 type Concern string
 
 const (
-	// ConcernNamespace: spec and status of a namespace's NamespacePlacement.
+	// ConcernNamespace is about spec and status of a namespace's NamespacePlacement.
 	ConcernNamespace Concern = "namespace"
-	// ConcernAnnotation: the placements annotation of a namespace.
+	// ConcernAnnotation is about the placements annotation of a namespace.
 	ConcernAnnotation Concern = "annotation"
-	// ConcernEvent: the Event about a condition (name) of a namespace's NamespacePlacement, or about what it has in a
-	// super cluster (tenantevents.PartEvent).
+	// ConcernEvent is about the Event that tells of a condition (name) of a namespace's NamespacePlacement, or about
+	// what it has in a super cluster (tenantevents.PartEvent).
 	ConcernEvent Concern = "event"
-	// ConcernPod: the super cluster annotation and label of a pod (name), or of all pods of a namespace that wait for a
-	// node.
+	// ConcernPod is about the super cluster annotation and label of a pod (name), or of all pods of a namespace that
+	// wait for a node.
 	ConcernPod Concern = "pod"
-	// ConcernClaim: the home of a claim (name), or of all that have none, in one namespace or in all.
+	// ConcernClaim is about the home of a claim (name), or of all that have none, in one namespace or in all.
 	ConcernClaim Concern = "claim"
-	// ConcernClaimRelease: the finalizers of super clusters on a claim (name) that the tenant deletes, or on all claims
-	// and VolumeSnapshots.
+	// ConcernClaimRelease is about the finalizers of super clusters on a claim (name) that the tenant deletes, or on
+	// all claims and VolumeSnapshots.
 	ConcernClaimRelease Concern = "claimRelease"
-	// ConcernClaimHome: the homes of claims without volume that their namespace has left, in one namespace or in all.
+	// ConcernClaimHome is about the homes of claims without volume that their namespace has left, in one namespace or
+	// in all.
 	ConcernClaimHome Concern = "claimHome"
-	// ConcernRelocation: slices of a namespace that are to move for a pod.
+	// ConcernRelocation is about slices of a namespace that are to move for a pod.
 	ConcernRelocation Concern = "relocation"
-	// ConcernMove: an order to move slices of a namespace that no pod uses.
+	// ConcernMove is about an order to move slices of a namespace that no pod uses.
 	ConcernMove Concern = "move"
-	// ConcernNodes: the nodes of the pod view.
+	// ConcernNodes is about the nodes of the pod view.
 	ConcernNodes Concern = "nodes"
-	// ConcernOutOfService: the taint out-of-service of the Nodes in the tenant.
+	// ConcernOutOfService is about the taint out-of-service of the Nodes in the tenant.
 	ConcernOutOfService Concern = "outOfService"
 )
 

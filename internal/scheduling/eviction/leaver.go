@@ -1,3 +1,5 @@
+// Package eviction lets what namespaces have leave super clusters that are drained, lost or gone: what leaves is placed
+// elsewhere, its pods are evicted, and what they free is released.
 package eviction
 
 import (

@@ -47,8 +47,10 @@ type AnnotationReconciler struct {
 }
 
 const (
-	// RestoresPerSecond and RestoreBurst are the limits of AnnotationReconciler.Restores.
-	RestoresPerSecond, RestoreBurst = 1, 10
+	// RestoresPerSecond is the rate of AnnotationReconciler.Restores.
+	RestoresPerSecond = 1
+	// RestoreBurst is the burst of AnnotationReconciler.Restores.
+	RestoreBurst = 10
 	// RestoreDelay is after how long a namespace is requeued when restores allows none.
 	RestoreDelay = 10 * time.Second
 )
@@ -264,6 +266,7 @@ func statusFor(namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlace
 	return &np.Status, np.Spec.NamespaceUID == namespace.UID && placement.IsDecided(np)
 }
 
+// AnnotationOf returns the placements annotation of a namespace, "" for none.
 func AnnotationOf(namespace *corev1.Namespace) string {
 	return namespace.Annotations[schedulerv1alpha1.AnnotationPlacements]
 }

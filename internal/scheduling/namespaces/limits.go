@@ -109,6 +109,7 @@ func (s tenantShare) demand() demand {
 	return s.counted.larger(s.admitted)
 }
 
+// NewLimits returns the account of a tenant that has nothing yet.
 func NewLimits(ref *policy.Ref) *Limits {
 	return &Limits{
 		policy: ref, known: map[string]tenantShare{}, total: map[corev1.ResourceName]*big.Int{},

@@ -1,3 +1,5 @@
+// Package namespaces makes the spec of a NamespacePlacement of a tenant's namespace and its quota, within the limits of
+// the tenant's policy, and the placements annotation of its status.
 package namespaces
 
 import (

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// changesPerSecond and ChangeBurst are the limits of Reconciler.Changes.
-	changesPerSecond, ChangeBurst = 1, 10
+	// changesPerSecond is the rate of Reconciler.Changes.
+	changesPerSecond = 1
+	// ChangeBurst is the burst of Reconciler.Changes.
+	ChangeBurst = 10
 	// ChangeDelay is after how long a namespace is requeued when changes allows none.
 	ChangeDelay = 10 * time.Second
 )

@@ -1,5 +1,4 @@
-// Package scheduling runs the schedulers of vc-scheduler and the controllers around them: one controller per tenant
-// that keeps NamespacePlacements, the namespace scheduler that places their slices, and one pod scheduler per tenant.
+// Package namespacescheduler runs the namespace scheduler: it places the slices of all tenants' namespaces.
 package namespacescheduler
 
 import (

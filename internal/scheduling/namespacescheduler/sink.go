@@ -36,6 +36,7 @@ type StatusSink struct {
 
 var _ placer.Sink = &StatusSink{}
 
+// NewStatusSink returns the sink of decisions that are written by store.
 func NewStatusSink(store *placements.Store, clock clock.PassiveClock) *StatusSink {
 	s := &StatusSink{store: store, clock: clock}
 	s.refusals = newRefusals(clock, func(ctx context.Context, gang string, facts placement.Facts) error {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -23,9 +22,9 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // TestSinkWritesADecision commits what was decided for a namespace of two slices while something else happens to it.
@@ -212,7 +211,7 @@ func TestRefusalsWithOtherFigures(t *testing.T) {
 	t.Parallel()
 	np := schedulingtest.PlacementAsking("1")
 	api := schedulingtest.NewMetaCluster(t, np).Client
-	now := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	now := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	sink := NewStatusSink(placements.NewStore(api, api), now)
 	gang := view.Gang(np)
 	written := func(message string) string {

@@ -13,6 +13,7 @@ import (
 // DecisionResult is what became of one try to place a namespace.
 type DecisionResult string
 
+// The results of a try to place a namespace.
 const (
 	DecisionPlaced  DecisionResult = "placed"
 	DecisionRefused DecisionResult = "refused"
@@ -123,6 +124,7 @@ func (m *Metrics) moved(before, after []schedulerv1alpha1.ClusterPlacement) {
 // PreemptionResult is what became of one search for what others borrow.
 type PreemptionResult string
 
+// The results of a search for what others borrow.
 const (
 	PreemptionNominated PreemptionResult = "nominated"
 	PreemptionFree      PreemptionResult = "free"
@@ -141,6 +143,7 @@ func (m *Metrics) Preempted(result PreemptionResult) {
 // EvictionResult is what became of one request to evict a pod.
 type EvictionResult string
 
+// The results of a request to evict a pod.
 const (
 	ResultEvicted EvictionResult = "evicted"
 	ResultBlocked EvictionResult = "blocked"

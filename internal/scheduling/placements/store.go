@@ -1,3 +1,4 @@
+// Package placements is the only code that stores NamespacePlacements, and counts what becomes of them.
 package placements
 
 import (
@@ -287,6 +288,7 @@ func (s *Store) wrote(key client.ObjectKey, current, result *schedulerv1alpha1.N
 	s.account(current, result, ofStatus)
 }
 
+// Read reads a NamespacePlacement, nil if there is none.
 func Read(ctx context.Context, from client.Reader, key client.ObjectKey) (*schedulerv1alpha1.NamespacePlacement, error) {
 	np := &schedulerv1alpha1.NamespacePlacement{}
 	if err := from.Get(ctx, key, np); apierrors.IsNotFound(err) {

@@ -21,6 +21,7 @@ type Turns[T comparable] struct {
 
 var _ workqueue.Queue[client.ObjectKey] = &Turns[client.ObjectKey]{}
 
+// NewTurns returns an empty queue.
 func NewTurns[T comparable](tenantOf func(T) string) *Turns[T] {
 	return &Turns[T]{tenantOf: tenantOf, waiting: map[string][]T{}}
 }

@@ -15,8 +15,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/nodegroups"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // nodesWith is the change of a virtual Node with three nodes of 4 cpus for each set of labels, "key=value" in pairs.

@@ -33,11 +33,11 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // newGangs returns a tenant whose control plane serves PodGroups, with two super clusters.

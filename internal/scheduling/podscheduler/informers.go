@@ -79,6 +79,7 @@ func NewInformers(
 // informers, so that none can be forgotten but those of kinds that need not be served. It is safe for concurrent use.
 type ReadFailures struct{ last atomic.Pointer[error] }
 
+// Wrap returns a transport that notes what inner refuses to read.
 func (f *ReadFailures) Wrap(transport http.RoundTripper) http.RoundTripper {
 	return readTransport{transport, f}
 }

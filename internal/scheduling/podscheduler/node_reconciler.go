@@ -27,6 +27,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, _ dispatch.Request) (rec
 	return reconcile.Result{}, r.Project(ctx)
 }
 
+// Project is Reconcile for callers that wait for it.
 func (r *NodeReconciler) Project(ctx context.Context) error {
 	placements := &schedulerv1alpha1.NamespacePlacementList{}
 	if err := r.Placements.List(ctx, placements, client.InNamespace(r.Key)); err != nil {

@@ -26,9 +26,9 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // setPendingPods puts a policy with limits.pendingPods in force.

@@ -1,3 +1,5 @@
+// Package podscheduler runs the pod scheduler of one tenant: a kube-scheduler over a view of the tenant's pods, whose
+// nodes are super clusters.
 package podscheduler
 
 import (

@@ -21,11 +21,11 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/nodegroups"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // The topology keys of kube-scheduler's cases here: each of its nodes is a super cluster with one node.

@@ -16,8 +16,8 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // noStorage is that of super clusters that say nothing of theirs.

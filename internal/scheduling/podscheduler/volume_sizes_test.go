@@ -12,8 +12,8 @@ import (
 
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // TestVolumesOfAnySize: pods whose claims a tenant has given any size are judged, and so are those after them, also

@@ -26,12 +26,12 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/eviction"
 	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/scheduling/schedulingtest"
 	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 // guaranteeBed is super cluster r1 of four cores, all of which borrower has, while owner waits for three that are

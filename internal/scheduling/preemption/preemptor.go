@@ -1,3 +1,4 @@
+// Package preemption gives tenants what is guaranteed to them: it takes back what others borrow.
 package preemption
 
 import (

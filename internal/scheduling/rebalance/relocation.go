@@ -56,9 +56,10 @@ const (
 	maxPause = time.Hour
 	// MaxWishes bounds how many pods of one namespace with different requests are tried at a time.
 	MaxWishes = 16
-	// JudgementsPerSecond and JudgementsBurst bound the super clusters that are looked at for pods of one tenant: all
-	// of a large pool, for all pods of one namespace that are tried at a time.
-	JudgementsPerSecond, JudgementsBurst = 100, 100 * MaxWishes
+	// JudgementsPerSecond bounds the super clusters that are looked at for pods of one tenant.
+	JudgementsPerSecond = 100
+	// JudgementsBurst is as many at once: all of a large pool, for all pods of one namespace that are tried at a time.
+	JudgementsBurst = 100 * MaxWishes
 )
 
 // RelocationReconciler moves unused slices of a namespace into one super cluster where a pod waits that is larger than

@@ -1,3 +1,5 @@
+// Package rebalance moves slices: to other placements that a tenant requests, for a pod that no super cluster of its
+// namespace can run, and for what no super cluster has room for.
 package rebalance
 
 import (

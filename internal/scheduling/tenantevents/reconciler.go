@@ -1,3 +1,5 @@
+// Package tenantevents tells tenants by Events what becomes of their namespaces, and bounds all Events of vc-scheduler
+// in one control plane.
 package tenantevents
 
 import (
@@ -247,6 +249,7 @@ type NamespaceEvents struct {
 	Recorder events.EventRecorder
 }
 
+// Record records an Event about a namespace.
 func (e NamespaceEvents) Record(namespace *corev1.Namespace, event Announcement) {
 	e.RecordOf(namespace, "", event)
 }

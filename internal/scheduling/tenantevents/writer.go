@@ -146,31 +146,31 @@ func written(ctx context.Context, write func(context.Context) error) (last error
 // eventsPerSecond and eventBurst bound the Events that are recorded in one tenant control plane.
 const eventsPerSecond, eventBurst = 50, 1000
 
-// recorders makes the event recorders of one tenant. All of them together record at most eventsPerSecond.
-type recorders struct {
+// Recorders makes the event recorders of one tenant. All of them together record at most eventsPerSecond.
+type Recorders struct {
 	broadcaster events.EventBroadcaster
 	rate        *rate.Limiter
 }
 
-// StartRecorders returns the recorders of the tenant whose API server api asks, until shutdown.
-func StartRecorders(ctx context.Context, api kubernetes.Interface) (*recorders, error) {
+// StartRecorders returns the recorders of the tenant whose API server api asks, until Shutdown.
+func StartRecorders(ctx context.Context, api kubernetes.Interface) (*Recorders, error) {
 	broadcaster := events.NewBroadcaster(&eventWriter{sink: &events.EventSinkImpl{Interface: api.EventsV1()}})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return nil, fmt.Errorf("recording Events: %w", err)
 	}
-	return &recorders{broadcaster, rate.NewLimiter(eventsPerSecond, eventBurst)}, nil
+	return &Recorders{broadcaster, rate.NewLimiter(eventsPerSecond, eventBurst)}, nil
 }
 
 // Shutdown ends the recording.
-func (r *recorders) Shutdown() { r.broadcaster.Shutdown() }
+func (r *Recorders) Shutdown() { r.broadcaster.Shutdown() }
 
 // Of returns a recorder of the reporting controller with that name.
-func (r *recorders) Of(name string) events.EventRecorder {
+func (r *Recorders) Of(name string) events.EventRecorder {
 	return boundedRecorder{r.broadcaster.NewRecorder(scheme.Scheme, name), r.rate}
 }
 
 // OfPods returns the recorder of a profile of kube-scheduler. It is a profile.RecorderFactory.
-func (r *recorders) OfPods(name string) events.EventRecorder { return podRecorder{r.Of(name)} }
+func (r *Recorders) OfPods(name string) events.EventRecorder { return podRecorder{r.Of(name)} }
 
 // boundedRecorder drops Events beyond a rate: each one is a request to the tenant's API server, and the broadcaster
 // remembers it for some minutes. How many wait for that API server is bounded by eventWriter.

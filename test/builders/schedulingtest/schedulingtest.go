@@ -1,3 +1,5 @@
+// Package schedulingtest has what the tests of vc-scheduler share: a meta cluster whose writes fail, a pool whose use
+// is set, claims and policies. Only tests import it.
 package schedulingtest
 
 import (
@@ -34,8 +36,8 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// VirtualNodesFake are the virtual Nodes of a pool, as claims read them.
-type VirtualNodesFake struct {
+// VirtualNodes are the virtual Nodes of a pool, as claims read them.
+type VirtualNodes struct {
 	Nodes map[string]*corev1.Node
 	// Left is since when super clusters have no virtual Node, those apart that have had none since Began.
 	Left  map[string]time.Time
@@ -43,16 +45,17 @@ type VirtualNodesFake struct {
 }
 
 // VirtualNodes returns Nodes.
-func (f *VirtualNodesFake) VirtualNodes() map[string]*corev1.Node { return f.Nodes }
+func (f *VirtualNodes) VirtualNodes() map[string]*corev1.Node { return f.Nodes }
 
 // LeftSince returns Left of a super cluster, or Began.
-func (f *VirtualNodesFake) LeftSince(superCluster string) time.Time {
+func (f *VirtualNodes) LeftSince(superCluster string) time.Time {
 	if left, seen := f.Left[superCluster]; seen {
 		return left
 	}
 	return f.Began
 }
 
+// WebKey is the key of the NamespacePlacement of namespace web of tenant "tenant".
 var WebKey = client.ObjectKey{Namespace: "tenant", Name: "web"}
 
 // Cores is a resource list of so many cores.
@@ -69,6 +72,7 @@ type StoredPlacements struct {
 	Meanwhile func()
 }
 
+// NewStoredPlacements returns an API server that has these objects.
 func NewStoredPlacements(t testing.TB, objects ...client.Object) *StoredPlacements {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -129,6 +133,7 @@ func MetaScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
+// HomelessClaim returns a claim of namespace web that has no home.
 func HomelessClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name), ResourceVersion: "7", Annotations: map[string]string{}},
@@ -140,12 +145,14 @@ func HomelessClaim(name string, change ...func(*corev1.PersistentVolumeClaim)) *
 	return claim
 }
 
+// WithHome gives a claim a home.
 func WithHome(home string) func(*corev1.PersistentVolumeClaim) {
 	return func(claim *corev1.PersistentVolumeClaim) {
 		claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] = home
 	}
 }
 
+// StorageClassOf returns the StorageClass fast, which these super clusters offer.
 func StorageClassOf(mode storagev1.VolumeBindingMode, offering ...string) *storagev1.StorageClass {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{}}, VolumeBindingMode: &mode}
 	for _, id := range offering {
@@ -157,6 +164,7 @@ func StorageClassOf(mode storagev1.VolumeBindingMode, offering ...string) *stora
 // EvictionNow is the time of tests of evictions.
 var EvictionNow = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
+// ErrDown is what a process gets that is down.
 var ErrDown = errors.New("the process is down")
 
 // Measured is the Usage that a test writes.
@@ -169,6 +177,7 @@ type Measured struct {
 	Listing bool
 }
 
+// Set sets what a super cluster says of a namespace.
 func (m *Measured) Set(cluster, namespace string, use placement.Use) {
 	if m.of == nil {
 		m.of = map[string]map[string]placement.Use{}
@@ -179,6 +188,7 @@ func (m *Measured) Set(cluster, namespace string, use placement.Use) {
 	m.of[cluster][namespace] = use
 }
 
+// Usage implements placements.Usage.
 func (m *Measured) Usage(_ context.Context, namespace types.NamespacedName, superClusters []string) map[string]placement.Use {
 	used := map[string]placement.Use{}
 	for _, cluster := range superClusters {
@@ -194,6 +204,7 @@ func (m *Measured) Usage(_ context.Context, namespace types.NamespacedName, supe
 	return used
 }
 
+// Held implements placements.Usage.
 func (m *Measured) Held(_ context.Context, namespace types.NamespacedName, uid types.UID) (map[string]slice.Amounts, bool) {
 	held := map[string]slice.Amounts{}
 	for cluster, namespaces := range m.of {
@@ -204,14 +215,15 @@ func (m *Measured) Held(_ context.Context, namespace types.NamespacedName, uid t
 	return held, !m.Listing
 }
 
-// metaCluster is an API server of the meta cluster whose readers are never behind.
-type metaCluster struct{ Client client.WithWatch }
+// MetaCluster is an API server of the meta cluster whose readers are never behind.
+type MetaCluster struct{ Client client.WithWatch }
 
-func NewMetaCluster(t *testing.T, objects ...client.Object) metaCluster {
+// NewMetaCluster returns a meta cluster that has these objects.
+func NewMetaCluster(t *testing.T, objects ...client.Object) MetaCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	return metaCluster{Client: builders.Client(scheme).WithObjects(builders.Copies(objects)...).
+	return MetaCluster{Client: builders.Client(scheme).WithObjects(builders.Copies(objects)...).
 		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).Build()}
 }
 
@@ -237,6 +249,7 @@ type PoolReader struct {
 	Nodes []*corev1.Node
 }
 
+// List implements client.Reader.
 func (r PoolReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if nodes, isNodes := list.(*corev1.NodeList); isNodes {
 		for _, node := range r.Nodes {
@@ -247,13 +260,14 @@ func (r PoolReader) List(ctx context.Context, list client.ObjectList, options ..
 	return r.Reader.List(ctx, list, options...)
 }
 
-// twoInformers are the informers of the two kinds that the namespace scheduler is fed from.
-type twoInformers struct {
+// TwoInformers are the informers of the two kinds that the namespace scheduler is fed from.
+type TwoInformers struct {
 	ctrlcache.Informers
 	placements, nodes cache.SharedIndexInformer
 }
 
-func (i twoInformers) GetInformer(_ context.Context, kind client.Object, _ ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
+// GetInformer implements cache.Cache.
+func (i TwoInformers) GetInformer(_ context.Context, kind client.Object, _ ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
 	switch kind.(type) {
 	case *schedulerv1alpha1.NamespacePlacement:
 		return i.placements, nil
@@ -264,7 +278,7 @@ func (i twoInformers) GetInformer(_ context.Context, kind client.Object, _ ...ct
 }
 
 // NewInformers returns informers that run until ctx ends: of the NamespacePlacements of api, and of Nodes.
-func NewInformers(ctx context.Context, api client.WithWatch, nodes *view.Source) twoInformers {
+func NewInformers(ctx context.Context, api client.WithWatch, nodes *view.Source) TwoInformers {
 	// An API server in memory sends nothing of what was written before a watch, so the watch begins before the list.
 	var watching watch.Interface
 	placements := &cache.ListWatch{
@@ -278,7 +292,7 @@ func NewInformers(ctx context.Context, api client.WithWatch, nodes *view.Source)
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watching, nil },
 	}
-	informers := twoInformers{
+	informers := TwoInformers{
 		placements: cache.NewSharedIndexInformer(placements, &schedulerv1alpha1.NamespacePlacement{}, 0, nil),
 		nodes:      cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, nil),
 	}
@@ -287,10 +301,12 @@ func NewInformers(ctx context.Context, api client.WithWatch, nodes *view.Source)
 	return informers
 }
 
+// Drained cordons a virtual Node and has it drained.
 func Drained(node *corev1.Node) {
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute})
 }
 
+// OnePlaced returns a NamespacePlacement with a slice in each of these super clusters.
 func OnePlaced(name string, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
 	np := builders.Placement("tenant", name).Slice("cpu", "1").Quota("cpu", fmt.Sprint(len(clusters)))
 	for _, cluster := range clusters {
@@ -299,6 +315,7 @@ func OnePlaced(name string, clusters ...string) *schedulerv1alpha1.NamespacePlac
 	return np.Obj()
 }
 
+// Readiness sets the condition Ready of a virtual Node.
 func Readiness(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
@@ -321,6 +338,7 @@ func MetricValue(t testing.TB, registry prometheus.Gatherer, name, label string)
 	return 0
 }
 
+// ReservedLimit sets limits.reserved of a policy.
 func ReservedLimit(pairs ...string) func(*tenancyv1alpha1.TenantPolicySpec) {
 	return func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Reserved = builders.Resources(pairs...) }
 }
