@@ -205,6 +205,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 		&scheduling.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig},
 		&scheduling.Guarantor{Store: store},
 		&scheduling.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
+		&tenants.NameAudit{Reader: mgr.GetClient(), Recorder: recorder, NamespaceProfiles: read.namespaceProfiles, PodProfiles: read.podProfiles},
 		&scheduling.Preemptor{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace},
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
