@@ -80,6 +80,7 @@ func TestNameAudit(t *testing.T) {
 				require.Zero(t, result.RequeueAfter)
 				return
 			}
+			require.Len(t, events.Events, 1)
 			require.Empty(t, cmp.Diff("Warning UnknownNames "+tc.want, <-events.Events))
 			require.Equal(t, nameAuditPeriod, result.RequeueAfter)
 		})
