@@ -96,6 +96,13 @@ func DimensionOfQuotaKey(key corev1.ResourceName) (Dimension, bool) {
 	return d, true
 }
 
+// IsResource reports whether a quota can bound a resource of that name. The keys of quotas are no resources:
+// requests.cpu bounds cpu, and count/secrets bounds objects.
+func IsResource(name corev1.ResourceName) bool {
+	bounded, known := DimensionOfQuotaKey(DimensionOf(name).QuotaKey)
+	return known && bounded.Name == name && !strings.HasPrefix(string(name), "count/")
+}
+
 // Quantity returns an amount of the resource as Kubernetes prints it.
 func (d *Dimension) Quantity(amount int64) *resource.Quantity {
 	if d.Scale == resource.Milli {

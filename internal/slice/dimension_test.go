@@ -39,6 +39,16 @@ func TestDimensionOf(t *testing.T) {
 	}
 }
 
+func TestIsResource(t *testing.T) {
+	t.Parallel()
+	for _, name := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "pods", "storage", "nvidia.com/gpu"} {
+		require.True(t, slice.IsResource(name), name)
+	}
+	for _, name := range []corev1.ResourceName{"", "cpus", "requests.cpu", "limits.cpu", "count/pods", "requests.nvidia.com/gpu", "count/secrets"} {
+		require.False(t, slice.IsResource(name), name)
+	}
+}
+
 func TestDimensionOfQuotaKey(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

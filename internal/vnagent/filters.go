@@ -2,6 +2,7 @@ package vnagent
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -23,6 +24,8 @@ const (
 	// bodyTimeout is the read deadline where a request announces a body: http.Server reads the rest of a body before it
 	// sends a response.
 	bodyTimeout = 2 * time.Second
+	// retryAfter is after how many seconds to try again what is refused because too much runs.
+	retryAfter = "1"
 	// routeOther is the value of the label route for requests that a filter answered before withRoute.
 	routeOther = route.Kind("other")
 )
@@ -127,16 +130,23 @@ func authenticate(certificates authenticator.Request, r *http.Request) (string, 
 	return clusterKey, true
 }
 
+// busy answers with a code that says that there is too much of something, and after how long to try again.
+func busy(w http.ResponseWriter, reason string, code int) {
+	w.Header().Set("Retry-After", retryAfter)
+	http.Error(w, reason, code)
+}
+
 // withKnown counts the connection as the tenant's, from its first request on. It answers 429, and closes it, while the
 // tenant has limit of them.
 func withKnown(connections *limits, limit int, next tenantHandler) tenantHandler {
 	return func(w *observer, r *http.Request, clusterKey string) {
 		conn, ok := r.Context().Value(connectionKey{}).(*batchConn)
 		if ok && !conn.become(func() (func(), bool) {
-			return connections.begin(limitKey{clusterKey: clusterKey, what: connection}, limit)
+			forget, err := connections.begin(limitKey{clusterKey: clusterKey, what: connection}, limit, 0)
+			return forget, err == nil
 		}) {
 			w.Header().Set("Connection", "close")
-			http.Error(w, "too many connections of this tenant are open", http.StatusTooManyRequests)
+			busy(w, "too many connections of this tenant are open", http.StatusTooManyRequests)
 			return
 		}
 		next(w, r, clusterKey)
@@ -162,28 +172,25 @@ func withRoute(next routeHandler) tenantHandler {
 	}
 }
 
-// withLimit answers 429 while the tenant runs maxStreams requests about single pods, or maxLists lists of all its pods,
-// and 503 while all tenants run maxAllStreams requests about single pods.
+// withLimit answers 429 while the tenant runs maxStreams requests about single pods, or its share of the maxAllStreams
+// that all tenants have together (limits.begin), or maxLists lists of all its pods. It answers 503 to a tenant that
+// runs none, while others run all.
 func withLimit(running *limits, maxStreams, maxAllStreams int, next routeHandler) routeHandler {
 	return func(w *observer, r *http.Request, clusterKey string, request route.Request) {
-		what, limit := stream, maxStreams
+		what, limit, all := stream, maxStreams, maxAllStreams
 		if !request.OfPod() {
-			what, limit = list, maxLists
+			what, limit, all = list, maxLists, 0
 		}
-		finish, granted := running.begin(limitKey{clusterKey: clusterKey, what: what}, limit)
-		if !granted {
-			http.Error(w, "too many requests of this tenant run", http.StatusTooManyRequests)
+		finish, err := running.begin(limitKey{clusterKey: clusterKey, what: what}, limit, all)
+		switch {
+		case errors.Is(err, errFull):
+			busy(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		case err != nil:
+			busy(w, err.Error(), http.StatusTooManyRequests)
 			return
 		}
 		defer finish()
-		if what == stream {
-			finishAll, granted := running.begin(limitKey{what: stream}, maxAllStreams)
-			if !granted {
-				http.Error(w, "too many requests of all tenants run", http.StatusServiceUnavailable)
-				return
-			}
-			defer finishAll()
-		}
 		next(w, r, clusterKey, request)
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -103,40 +106,78 @@ func TestTenantsAreLimited(t *testing.T) {
 	}
 }
 
-// TestAllTenantsAreLimited: together tenants run no more streams than MaxAllStreams, and a list is let in all the same.
-func TestAllTenantsAreLimited(t *testing.T) {
+// TestTenantsShare: a tenant that has N streams may have another while more than N are free, so that something is left
+// for one that comes later. A list is let in all the same.
+func TestTenantsShare(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		metrics, err := vnagent.NewMetrics(prometheus.NewRegistry())
-		require.NoError(t, err)
-		held := heldBackend{letGo: make(chan struct{})}
-		handler := vnagent.NewHandler(vnagent.Options{Authenticator: headerIdentity{}, Pods: anyPod{}, Backend: held, Metrics: metrics, MaxStreams: 3, MaxAllStreams: 4})
-		codes := make(chan int, 10)
-		ask := func(tenant, path string) {
-			go func() {
-				request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
-				request.Header.Set("Tenant", tenant)
-				answer := httptest.NewRecorder()
-				handler.ServeHTTP(answer, request)
-				codes <- answer.Code
-			}()
-			synctest.Wait()
-		}
-		const logs = "/containerLogs/web/p/c"
-		for _, tenant := range []string{"a", "a", "a", "b"} {
-			ask(tenant, logs)
-		}
-		require.Empty(t, codes)
-		ask("c", logs)
-		require.Equal(t, http.StatusServiceUnavailable, <-codes)
-		ask("c", "/stats/summary")
-		require.Empty(t, codes)
-		close(held.letGo)
-		synctest.Wait()
-		for len(codes) > 0 {
-			require.NotEqual(t, http.StatusServiceUnavailable, <-codes)
-		}
-		ask("c", logs)
-		require.Equal(t, http.StatusOK, <-codes)
-	})
+	const limited = http.StatusTooManyRequests
+	for _, tc := range []struct {
+		name string
+		// most and all are MaxStreams and MaxAllStreams, and asking the tenants whose requests are made.
+		most, all int
+		asking    string
+		// want are the streams of each tenant that run, and wantCodes the codes of the others.
+		want      map[string]int
+		wantCodes map[int]int
+	}{
+		{name: "one has half", most: 20, all: 30, asking: strings.Repeat("a", 20), want: map[string]int{"a": 15}, wantCodes: map[int]int{limited: 5}},
+		{name: "one has its own limit", most: 5, all: 30, asking: strings.Repeat("a", 6), want: map[string]int{"a": 5}, wantCodes: map[int]int{limited: 1}},
+		{name: "two that ask in turn have a third each", most: 20, all: 30, asking: strings.Repeat("ab", 12), want: map[string]int{"a": 10, "b": 10}, wantCodes: map[int]int{limited: 4}},
+		{
+			name: "three that ask in turn have a fourth each, about", most: 20, all: 30, asking: strings.Repeat("abc", 10),
+			want: map[string]int{"a": 8, "b": 8, "c": 7}, wantCodes: map[int]int{limited: 7},
+		},
+		{
+			name: "who comes later has half of what is left", most: 20, all: 30, asking: strings.Repeat("a", 20) + strings.Repeat("b", 20) + strings.Repeat("c", 5),
+			want: map[string]int{"a": 15, "b": 8, "c": 4}, wantCodes: map[int]int{limited: 18},
+		},
+		{name: "nothing is left", most: 20, all: 2, asking: "aabbc", want: map[string]int{"a": 1, "b": 1}, wantCodes: map[int]int{limited: 2, http.StatusServiceUnavailable: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				metrics, err := vnagent.NewMetrics(prometheus.NewRegistry())
+				require.NoError(t, err)
+				held := heldBackend{letGo: make(chan struct{})}
+				handler := vnagent.NewHandler(vnagent.Options{Authenticator: headerIdentity{}, Pods: anyPod{}, Backend: held, Metrics: metrics, MaxStreams: tc.most, MaxAllStreams: tc.all})
+				letGo := sync.OnceFunc(func() { close(held.letGo) })
+				defer letGo()
+				running, codes := map[string]int{}, map[int]int{}
+				for _, tenant := range strings.Split(tc.asking, "") {
+					if answer := ask(t, handler, tenant, "/containerLogs/web/p/c"); answer == nil {
+						running[tenant]++
+					} else {
+						codes[answer.Code]++
+						require.NotEmpty(t, answer.Header().Get("Retry-After"))
+					}
+				}
+				require.Empty(t, cmp.Diff(tc.want, running))
+				require.Empty(t, cmp.Diff(tc.wantCodes, codes))
+				require.Nil(t, ask(t, handler, "new", "/stats/summary"), "a list runs")
+				letGo()
+				synctest.Wait()
+				require.Equal(t, http.StatusOK, ask(t, handler, "a", "/containerLogs/web/p/c").Code)
+			})
+		})
+	}
+}
+
+// ask returns the response to a request of a tenant, nil if it runs still.
+func ask(t *testing.T, handler http.Handler, tenant, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+	request.Header.Set("Tenant", tenant)
+	answers := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		answers <- answer
+	}()
+	synctest.Wait()
+	select {
+	case answer := <-answers:
+		return answer
+	default:
+		return nil
+	}
 }

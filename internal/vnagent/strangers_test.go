@@ -76,7 +76,10 @@ func TestKnown(t *testing.T) {
 	var all strangers
 	var known limits
 	key := limitKey{clusterKey: "a", what: connection}
-	begin := func() (func(), bool) { return known.begin(key, 1) }
+	begin := func() (func(), bool) {
+		forget, err := known.begin(key, 1, 0)
+		return forget, err == nil
+	}
 	first, second := &batchConn{Conn: &from{address: "192.0.2.1"}}, &batchConn{Conn: &from{address: "192.0.2.1"}}
 	all.admit(first)
 	all.admit(second)

@@ -48,7 +48,7 @@ type Options struct {
 	Metrics *Metrics
 	// MaxStreams bounds the requests about single pods that run for one tenant at a time; 0 means DefaultMaxStreams.
 	MaxStreams int
-	// MaxAllStreams bounds those of all tenants together; 0 means DefaultMaxAllStreams.
+	// MaxAllStreams bounds those of all tenants together, who share them; 0 means DefaultMaxAllStreams.
 	MaxAllStreams int
 }
 
@@ -101,7 +101,7 @@ func (h *Handler) serve(w *observer, r *http.Request, clusterKey string, request
 		return
 	}
 	if errors.Is(err, pods.ErrBusy) {
-		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		busy(w, err.Error(), http.StatusTooManyRequests)
 		return
 	}
 	if err != nil {

@@ -4,16 +4,20 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Conditions of ClusterAddresses.
 const (
-	// ConditionAddressesComplete: the ClusterAddresses of a tenant have all of its pods in the super cluster. Written
-	// by the syncer. While it is False, the pods that are left out, and the tenant's pods in other super clusters, do
-	// not reach each other where the tenant is isolated.
+	// ConditionAddressesComplete: the ClusterAddresses of a tenant have all of its pods in the super cluster. While it
+	// is False, the pods that are left out, and the tenant's pods in other super clusters, do not reach each other
+	// where the tenant is isolated. Of those in namespace vc-manager: nodes, vn-agents and ingress controllers of the
+	// super cluster and of all others are let in there. While it is False, the message says which are closed to pods of
+	// isolated tenants, and what to do. Written by the syncer.
 	ConditionAddressesComplete = "Complete"
 )
 
 // Reasons of condition Complete of ClusterAddresses.
 const (
-	// ReasonAddressesComplete: all pods are there.
+	// ReasonAddressesComplete: nothing is left out.
 	ReasonAddressesComplete = "Complete"
+	// ReasonAddressesLeftOut: there are more nodes, vn-agents or ingress controllers than NetworkPolicies can name.
+	ReasonAddressesLeftOut = "AddressesLeftOut"
 	// ReasonTooManyAddresses: the tenant has more pods in the super cluster than 500 addresses, or than 64 KiB of
 	// labels: the youngest are left out.
 	ReasonTooManyAddresses = "TooManyAddresses"

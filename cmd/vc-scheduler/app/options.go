@@ -166,7 +166,7 @@ func (o *Options) addDefaultSlice(fs *pflag.FlagSet) {
 type settings struct {
 	defaultSlice                                slice.Amounts
 	namespaceConfig, podConfig                  *config.KubeSchedulerConfiguration
-	namespaceProfiles                           sets.Set[string]
+	namespaceProfiles, podProfiles              sets.Set[string]
 	outOfTree                                   frameworkruntime.Registry
 	syncerNamespace                             string
 	lostToleration, quotaGrace, preemptionGrace time.Duration
@@ -212,6 +212,10 @@ func (o *Options) read() (*settings, error) {
 	}
 	if err := plugins.CheckPods(read.podConfig); err != nil {
 		return nil, fmt.Errorf("--pod-scheduler-config: %w", err)
+	}
+	read.podProfiles = sets.New[string]()
+	for i := range read.podConfig.Profiles {
+		read.podProfiles.Insert(read.podConfig.Profiles[i].SchedulerName)
 	}
 	return &read, nil
 }

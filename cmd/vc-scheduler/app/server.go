@@ -211,6 +211,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 		&rebalance.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig},
 		&preemption.Guarantor{Store: store},
 		&preemption.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
+		&tenants.NameAudit{Reader: mgr.GetClient(), Recorder: recorder, NamespaceProfiles: read.namespaceProfiles, PodProfiles: read.podProfiles},
 		&preemption.Preemptor{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace},
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {

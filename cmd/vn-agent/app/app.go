@@ -110,7 +110,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubelet.KeyFile, "kubelet-client-key", "", "file with the key of --kubelet-client-certificate")
 	flags.StringVar(&o.Kubelet.TokenFile, "kubelet-token-file", o.Kubelet.TokenFile, "file with the bearer token for the kubelet, used without --kubelet-client-certificate")
 	flags.IntVar(&o.MaxStreams, "max-streams-per-tenant", o.MaxStreams, "maximum number of logs, commands and forwarded ports that run for one tenant at a time")
-	flags.IntVar(&o.MaxAllStreams, "max-streams", o.MaxAllStreams, "maximum number of logs, commands and forwarded ports that run for all tenants at a time")
+	flags.IntVar(&o.MaxAllStreams, "max-streams", o.MaxAllStreams, "maximum number of logs, commands and forwarded ports that run for all tenants at a time; a tenant with N of them may begin another while more than N are free")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the super cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)

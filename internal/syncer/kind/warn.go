@@ -1,8 +1,8 @@
 package kind
 
 import (
-	"crypto/sha256"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -101,8 +101,7 @@ const (
 // WarnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal.
 func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
 	message = tenancy.Cut(message, tenancy.MaxEventNote)
-	sum := sha256.Sum256([]byte(message)) // a tenant may have a warning of a kilobyte about each of its objects
-	if !e.Warnings.IsNew(key, string(object.GetUID())+reason+string(sum[:])) {
+	if !e.Warnings.IsNew(key, aboutOf(object, reason), message) {
 		return
 	}
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
@@ -110,8 +109,10 @@ func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, rea
 
 // Warned returns whether the last warning about key was about this object, with that reason.
 func (e *Env) Warned(key engine.Key, object client.Object, reason string) bool {
-	return e.Warnings.begins(key, string(object.GetUID())+reason)
+	return e.Warnings.isAbout(key, aboutOf(object, reason))
 }
+
+func aboutOf(object client.Object, reason string) string { return string(object.GetUID()) + reason }
 
 // ClearWarning clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
 // from those that wait for room. Call it when key is in sync or gone.
@@ -158,28 +159,38 @@ func (e *Env) InTenantsWords(tenant *Tenant, key engine.Key, err error) string {
 // All methods may be called concurrently.
 type warnings struct {
 	mu   sync.Mutex
-	last map[engine.Key]string
+	last map[engine.Key]warning
 }
 
-// IsNew stores text as the last warning about key, and returns whether it differs from the one before.
-func (w *warnings) IsNew(key engine.Key, text string) bool {
+// warning are hashes of what a warning is about, and of its text: a tenant may have one of a kilobyte about each of its
+// objects.
+type warning struct{ about, text uint64 }
+
+// seed makes it impossible to choose texts with equal hashes.
+var seed = maphash.MakeSeed()
+
+// IsNew stores text as the last warning about key, and returns whether it, or what it is about, differs from the one
+// before.
+func (w *warnings) IsNew(key engine.Key, about, text string) bool {
+	current := warning{about: maphash.String(seed, about), text: maphash.String(seed, text)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last[key] == text {
+	if last, exists := w.last[key]; exists && last == current {
 		return false
 	}
 	if w.last == nil {
-		w.last = map[engine.Key]string{}
+		w.last = map[engine.Key]warning{}
 	}
-	w.last[key] = text
+	w.last[key] = current
 	return true
 }
 
-// begins returns whether the last warning about key begins with prefix.
-func (w *warnings) begins(key engine.Key, prefix string) bool {
+// isAbout returns whether the last warning about key is about that.
+func (w *warnings) isAbout(key engine.Key, about string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return strings.HasPrefix(w.last[key], prefix)
+	last, exists := w.last[key]
+	return exists && last.about == maphash.String(seed, about)
 }
 
 func (w *warnings) Clear(key engine.Key) {
@@ -204,7 +215,7 @@ func (w *warnings) Tenants(kind string) (tenants []string) {
 func (w *warnings) forget(tenant string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.last, func(key engine.Key, _ string) bool { return key.Tenant == tenant })
+	maps.DeleteFunc(w.last, func(key engine.Key, _ warning) bool { return key.Tenant == tenant })
 }
 
 // maxLost bounds how many of a list an Event names.

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -296,7 +297,10 @@ func TestNetworkIsTold(t *testing.T) {
 	b.reconcile(t, networkToldKey)
 	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)
 	require.Len(t, told, 1)
-	require.Empty(t, cmp.Diff(tenancyv1alpha1.ClusterAddressesStatus{Ranges: []string{"10.213.0.11/32", "10.214.1.0/24"}, Nodes: []string{"10.213.0.11/32"}}, told[0].Status))
+	require.Empty(t, cmp.Diff(tenancyv1alpha1.ClusterAddressesStatus{
+		Ranges: []string{"10.213.0.11/32", "10.214.1.0/24"}, Nodes: []string{"10.213.0.11/32"},
+		Conditions: []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue, Reason: "Complete", LastTransitionTime: metav1.NewTime(b.clock.Now())}},
+	}, told[0].Status))
 	excepts := func() []string {
 		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
 	}
@@ -363,6 +367,109 @@ func TestAgentsAreTold(t *testing.T) {
 	require.Equal(t, []string{"10.213.0.11/32:10550", "10.220.0.12/32:10660"}, reached)
 }
 
+// TestWhatIsLeftOutIsSaid: of too many nodes, vn-agents and ingress controllers none are let in, and the super cluster
+// that closes them says so, with what to do, until they are fewer.
+func TestWhatIsLeftOutIsSaid(t *testing.T) {
+	t.Parallel()
+	singles := func(second, number int) (addresses []string) {
+		for i := range number {
+			addresses = append(addresses, fmt.Sprintf("10.%d.0.%d", second, 2*i+1))
+		}
+		return addresses
+	}
+	prefixes := func(addresses []string) (all []string) {
+		for _, address := range addresses {
+			all = append(all, address+"/32")
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name string
+		// own are the nodes here, and tell what each of five others tells, of 60 addresses that are its own.
+		own  int
+		tell func(status *tenancyv1alpha1.ClusterAddressesStatus, addresses []string)
+		want string
+	}{
+		{name: "as many as may be", own: 64, tell: func(*tenancyv1alpha1.ClusterAddressesStatus, []string) {}},
+		{
+			name: "vn-agents elsewhere", own: 1,
+			tell: func(status *tenancyv1alpha1.ClusterAddressesStatus, addresses []string) {
+				status.Agents, status.AgentPort = prefixes(addresses), 10550
+			},
+			want: "more than 256 vn-agents in other super clusters: pods of tenants here reach none of them; give their syncers --vn-agent-address, one address for all nodes",
+		},
+		{
+			name: "nodes elsewhere", own: 1,
+			tell: func(status *tenancyv1alpha1.ClusterAddressesStatus, addresses []string) {
+				status.Nodes = prefixes(addresses)
+			},
+			want: "more than 256 nodes in other super clusters: what comes to their node ports and load balancers does not reach pods of tenants here; " +
+				"list their addresses in network.poolCIDRs and traffic.callerCIDRs of TenantPolicies",
+		},
+		{
+			name: "controllers elsewhere", own: 1,
+			tell: func(status *tenancyv1alpha1.ClusterAddressesStatus, addresses []string) {
+				status.Namespaces = []tenancyv1alpha1.NamespaceAddresses{{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: addresses}}}}
+			},
+			want: "more than 256 pods of ingress controllers in namespace ingress of other super clusters: none of them calls pods of tenants here; " +
+				"list their addresses in network.poolCIDRs and traffic.callerCIDRs of TenantPolicies",
+		},
+		{
+			name: "nodes here", own: 65, tell: func(*tenancyv1alpha1.ClusterAddressesStatus, []string) {},
+			want: "more than 64 nodes: pods of tenants reach none of their vn-agents, and what comes to their node ports and load balancers does not reach these pods; " +
+				"give the syncer --vn-agent-address, one address for all nodes, and list their addresses in network.poolCIDRs and traffic.callerCIDRs of TenantPolicies",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			b := p.inPool(t, "r1", "r2")
+			p.env.VNAgent = kind.VNAgent{Port: 10550}
+			for i, address := range singles(213, tc.own) {
+				p.superCache[kind.Node] = append(p.superCache[kind.Node], nodeAt(address, fmt.Sprintf("10.214.%d.0/24", i)))
+			}
+			look := func() {
+				b.reconcile(t, networkKey)
+				b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
+				_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+				require.NoError(t, err)
+				b.reconcile(t, networkToldKey)
+			}
+			said := func() *metav1.Condition {
+				var own tenancyv1alpha1.ClusterAddresses
+				require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "r1"}, &own))
+				return meta.FindStatusCondition(own.Status.Conditions, tenancyv1alpha1.ConditionAddressesComplete)
+			}
+			look()
+			for i := range 5 {
+				b.tells(t, fmt.Sprintf("r%d", i+2), []string{fmt.Sprintf("10.%d.0.0/16", 220+i)})
+				other := &tenancyv1alpha1.ClusterAddresses{}
+				require.NoError(t, b.meta.Get(t.Context(), client.ObjectKey{Namespace: tenancyv1alpha1.ManagerNamespace, Name: fmt.Sprintf("r%d", i+2)}, other))
+				tc.tell(&other.Status, singles(220+i, 60))
+				require.NoError(t, b.meta.Update(t.Context(), other))
+			}
+			b.looked = nil
+			look()
+			condition := said()
+			require.NotNil(t, condition)
+			if tc.want == "" {
+				require.Equal(t, metav1.ConditionTrue, condition.Status, condition.Message)
+				return
+			}
+			require.Equal(t, metav1.ConditionFalse, condition.Status)
+			require.Equal(t, tenancyv1alpha1.ReasonAddressesLeftOut, condition.Reason)
+			require.Empty(t, cmp.Diff(tc.want, condition.Message))
+
+			b.tells(t, "r6", []string{"10.224.0.0/16"})
+			p.superCache[kind.Node] = p.superCache[kind.Node][:1]
+			b.looked = nil
+			look()
+			require.Contains(t, b.looked, networkToldKey, "what is said follows from what is seen")
+			require.Equal(t, metav1.ConditionTrue, said().Status)
+		})
+	}
+}
+
 // TestControllersAreTold: the pods of ingress controllers may call pods in other super clusters, where the TenantPolicy
 // lists their namespace.
 func TestControllersAreTold(t *testing.T) {
@@ -384,6 +491,17 @@ func TestControllersAreTold(t *testing.T) {
 	require.Equal(t, 10*time.Second, after)
 	want := []tenancyv1alpha1.NamespaceAddresses{{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.214.1.8", "10.214.1.9"}}}}}
 	require.Empty(t, cmp.Diff(want, p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status.Namespaces))
+
+	for i := range 63 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ingress", Name: fmt.Sprint(i)}, Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: fmt.Sprintf("10.214.2.%d", i)}}}}
+		require.NoError(t, p.superClient.Create(t.Context(), pod))
+	}
+	b.clock.SetTime(b.clock.Now().Add(time.Minute))
+	_, err = b.kind.Reconcile(t.Context(), networkToldKey, 0)
+	require.NoError(t, err)
+	many := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
+	require.EqualValues(t, 64, many.Addresses)
+	require.Equal(t, "more than 64 pods of ingress controllers in namespace ingress: the others do not call pods in other super clusters", many.Conditions[0].Message)
 
 	b.tells(t, "r2", []string{"10.221.0.0/16"})
 	b.tells(t, "r3", []string{"10.222.0.0/16"})

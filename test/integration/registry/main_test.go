@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -144,6 +145,10 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 		return err
 	}
 	if err := ofSuperClusters.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	names := &tenants.NameAudit{Reader: mgr.GetClient(), Recorder: recorder, NamespaceProfiles: sets.New("spread"), PodProfiles: sets.New("packing")}
+	if err := names.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	running.Go(func() {

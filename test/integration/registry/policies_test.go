@@ -5,8 +5,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -58,4 +61,31 @@ func TestPolicyOfATenant(t *testing.T) {
 	holds("default", 1, tenancyv1alpha1.ReasonPolicyNotFound)
 	running, started := shared.engaged.of("governed")
 	require.Equal(t, []int{1, 1}, []int{running, started}, "no change restarts the connection")
+}
+
+// TestNamesThatMeanNothing: the API server refuses those that it can know, and vc-scheduler tells of the others.
+func TestNamesThatMeanNothing(t *testing.T) {
+	named := func(change func(*tenancyv1alpha1.TenantPolicySpec)) error {
+		object := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: "names"}, Spec: *policy.Default().Spec().DeepCopy()}
+		change(&object.Spec)
+		return shared.client.Create(t.Context(), object)
+	}
+	for name, change := range map[string]func(*tenancyv1alpha1.TenantPolicySpec){
+		"volumes": func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.Volumes = []string{"configmap"} },
+		"limits.objects": func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "configMaps"}}
+		},
+		"metadata.byResource": func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Metadata.ByResource = []tenancyv1alpha1.ResourceMetadata{{Resource: "deployments"}}
+		},
+	} {
+		require.ErrorContains(t, named(change), "Unsupported value", name)
+	}
+	require.NoError(t, named(func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Scheduling.PodSchedulers = []string{"packing", "packed"}
+		spec.Limits.Reserved = corev1.ResourceList{"requests.cpu": resource.MustParse("4")}
+	}))
+	require.Equal(t, `scheduling.podSchedulers: ["packed"] is no profile of the pod scheduler, use ["packing"]; `+
+		`limits.reserved: ["requests.cpu"] is no resource, use names as cpu, memory, pods or example.com/gpu: all else holds`,
+		awaitEvent(t, schema.GroupKind{Kind: "TenantPolicy"}, "names", "UnknownNames"))
 }

@@ -124,7 +124,7 @@ func (b *Budgets) tellHeld(key engine.Key, tenant *kind.Tenant, tenantBudget *po
 	}
 	_, ready := nodehelpers.GetNodeCondition(&virtualNode.Status, corev1.NodeReady)
 	loss := ready.LastTransitionTime.UTC().Format(time.RFC3339)
-	if node := b.Env.VirtualNode(); node != nil && b.Env.Warnings.IsNew(engine.Key{Kind: kind.Budget, Name: holder}, loss) {
+	if node := b.Env.VirtualNode(); node != nil && b.Env.Warnings.IsNew(engine.Key{Kind: kind.Budget, Name: holder}, "", loss) {
 		b.Env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonDisruptionTurnHeld, tenancy.Cut(fmt.Sprintf(
 			"A drain of nodes waits: super cluster %s has the turn of tenants' PodDisruptionBudgets, as of %s/%s of tenant %s, and does not answer. "+
 				"If it runs nothing any more: kubectl taint node %s %s=nodeshutdown:NoExecute, or delete its Cluster",

@@ -40,6 +40,10 @@ const (
 	// maxHeldBack is the longest time after which an object is looked at again whose choice that rate holds back. Each
 	// look may be a request that the super cluster refuses.
 	maxHeldBack = 5 * time.Minute
+
+	// maxUntakenMessage bounds what is kept of why an object is not taken, in bytes: a tenant may have as many of them
+	// as it has objects. An Event has said all of it before.
+	maxUntakenMessage = 256
 )
 
 // Choice is one choice of this super cluster for a pod or a claim. A take-back changes the object's failures: if it
@@ -87,7 +91,7 @@ type Object struct {
 	takenBack string
 }
 
-// Note notes that an object is not taken, and why. It keeps as much of message as an Event may have.
+// Note notes that an object is not taken, and why. It keeps maxUntakenMessage of message.
 func (u *Untaken) Note(key engine.Key, of Choice, reason, message string, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -99,7 +103,7 @@ func (u *Untaken) Note(key engine.Key, of Choice, reason, message string, now ti
 		if known.Reason != reason {
 			known.ReasonSince = now
 		}
-		known.Reason, known.Message = reason, tenancy.Cut(message, tenancy.MaxEventNote)
+		known.Reason, known.Message = reason, tenancy.Cut(message, maxUntakenMessage)
 	}
 	u.set(key, known)
 }

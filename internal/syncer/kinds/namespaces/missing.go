@@ -50,7 +50,7 @@ func tellMissing(ctx context.Context, e *kind.Env, owner tenancy.Owner, superNam
 		}
 		regarding = node
 	}
-	if !e.Warnings.IsNew(missingKey(owner.ClusterKey), string(owner.VirtualClusterUID)) {
+	if !e.Warnings.IsNew(missingKey(owner.ClusterKey), string(owner.VirtualClusterUID), "") {
 		return
 	}
 	klog.FromContext(ctx).Info("A VirtualCluster is missing, and nobody has seen it being deleted: what the super cluster has of it stays",

@@ -180,20 +180,31 @@ func (a *Addresses) toldOf(ctx context.Context, tenant string) (told *tenancyv1a
 		told, err = a.ofPods(ctx, tenant)
 		return told, 0, err
 	}
-	told = networkOf(a.env).told(a.env)
+	told, left := networkOf(a.env).told(a.env)
+	left = slices.Clone(left)
 	namespaces := a.controllerNamespaces()
 	if len(namespaces) > 0 {
 		again = controllersPeriod
 	}
+	if len(namespaces) > maxControllerNamespaces {
+		namespaces = namespaces[:maxControllerNamespaces]
+		left = append(left, fmt.Sprintf("more than %d namespaces of ingress controllers: the pods of the others do not call pods in other super clusters", maxControllerNamespaces))
+	}
 	for _, namespace := range namespaces {
-		in, err := a.controllersIn(ctx, namespace)
+		addresses, err := a.controllersIn(ctx, namespace)
 		if err != nil {
 			return nil, 0, err
 		}
-		if len(in.Pods) > 0 {
-			told.Namespaces, told.Addresses = append(told.Namespaces, in), told.Addresses+int32(len(in.Pods[0].Addresses)) //nolint:gosec // at most maxControllers
+		if len(addresses) > maxControllers {
+			addresses = addresses[:maxControllers]
+			left = append(left, fmt.Sprintf("more than %d pods of ingress controllers in namespace %s: the others do not call pods in other super clusters", maxControllers, namespace))
+		}
+		if len(addresses) > 0 {
+			told.Addresses += int32(len(addresses)) //nolint:gosec // at most maxControllers
+			told.Namespaces = append(told.Namespaces, tenancyv1alpha1.NamespaceAddresses{Name: namespace, Pods: []tenancyv1alpha1.PodAddresses{{Addresses: addresses}}})
 		}
 	}
+	told.Conditions = []metav1.Condition{completeness(tenancyv1alpha1.ReasonAddressesLeftOut, strings.Join(left, ". "))}
 	return told, again, nil
 }
 
@@ -204,29 +215,23 @@ func (a *Addresses) controllerNamespaces() []string {
 		namespaces = append(namespaces, tenant.Policy.Get().Spec().Traffic.ControllerNamespaces...)
 	}
 	slices.Sort(namespaces)
-	namespaces = slices.Compact(namespaces)
-	return namespaces[:min(len(namespaces), maxControllerNamespaces)]
+	return slices.Compact(namespaces)
 }
 
-// controllersIn returns the addresses of the pods in a namespace of the super cluster that belongs to the operator: no
-// cache has them. It asks the API server's.
-func (a *Addresses) controllersIn(ctx context.Context, namespace string) (tenancyv1alpha1.NamespaceAddresses, error) {
-	in := tenancyv1alpha1.NamespaceAddresses{Name: namespace}
+// controllersIn returns the addresses of the pods in a namespace of the super cluster that belongs to the operator,
+// sorted: no cache has them. It asks the API server's.
+func (a *Addresses) controllersIn(ctx context.Context, namespace string) (addresses []string, err error) {
 	var pods corev1.PodList
 	if err := a.env.Super.List(ctx, &pods, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
-		return in, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
 	}
-	var addresses []string
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; !podutil.IsPodTerminal(pod) {
 			addresses = append(addresses, kind.IPsOf(pod)...)
 		}
 	}
 	slices.Sort(addresses)
-	if addresses = slices.Compact(addresses); len(addresses) > 0 {
-		in.Pods = []tenancyv1alpha1.PodAddresses{{Addresses: addresses[:min(len(addresses), maxControllers)]}}
-	}
-	return in, nil
+	return slices.Compact(addresses), nil
 }
 
 // ofPods returns what others are told of a tenant's pods; nil for nothing.
@@ -296,7 +301,11 @@ func AddressesOfPods(pods []*corev1.Pod, labelsOf func(namespace string) map[str
 	if len(namespaces) == 0 {
 		return nil
 	}
-	status := &tenancyv1alpha1.ClusterAddressesStatus{Addresses: int32(count), Conditions: []metav1.Condition{completeness(complete)}} //nolint:gosec // at most maxTold
+	left := ""
+	if !complete {
+		left = fmt.Sprintf("the oldest pods are listed: at most %d addresses, and %d bytes of labels", maxTold, maxToldLabels)
+	}
+	status := &tenancyv1alpha1.ClusterAddressesStatus{Addresses: int32(count), Conditions: []metav1.Condition{completeness(tenancyv1alpha1.ReasonTooManyAddresses, left)}} //nolint:gosec // at most maxTold
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		in := namespaces[name]
 		for i := range in.Pods {
@@ -309,14 +318,13 @@ func AddressesOfPods(pods []*corev1.Pod, labelsOf func(namespace string) map[str
 	return status
 }
 
-// completeness returns the condition of a tenant's ClusterAddresses.
-func completeness(complete bool) metav1.Condition {
-	if complete {
+// completeness returns the condition of ClusterAddresses, with a reason for what is left out, "" for nothing.
+func completeness(reason, left string) metav1.Condition {
+	if left == "" {
 		return metav1.Condition{Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonAddressesComplete}
 	}
 	return metav1.Condition{
-		Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionFalse, Reason: tenancyv1alpha1.ReasonTooManyAddresses,
-		Message: fmt.Sprintf("the oldest pods are listed: at most %d addresses, and %d bytes of labels", maxTold, maxToldLabels),
+		Type: tenancyv1alpha1.ConditionAddressesComplete, Status: metav1.ConditionFalse, Reason: reason, Message: tenancy.Cut(left, tenancy.MaxEventNote),
 	}
 }
 

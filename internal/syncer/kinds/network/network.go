@@ -3,6 +3,7 @@
 package network
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -82,12 +83,20 @@ type seen struct {
 	agentsElsewhere []Server
 	// controllers are the addresses of ingress controllers of other super clusters, by their namespace.
 	controllers map[string][]netip.Prefix
+	// left says what is in none of these because there is too much of it, and what to do.
+	left []string
 }
+
+// Sentences of seen.left.
+const (
+	listCallers = "list their addresses in network.poolCIDRs and traffic.callerCIDRs of TenantPolicies"
+	oneAgent    = "--vn-agent-address, one address for all nodes"
+)
 
 func (s *seen) equal(other *seen) bool {
 	return slices.Equal(s.own, other.own) && slices.Equal(s.closed, other.closed) && slices.Equal(s.services, other.services) &&
 		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers) && slices.Equal(s.agentsElsewhere, other.agentsElsewhere) &&
-		maps.EqualFunc(s.controllers, other.controllers, slices.Equal)
+		maps.EqualFunc(s.controllers, other.controllers, slices.Equal) && slices.Equal(s.left, other.left)
 }
 
 // look reads the network from the caches anew, at most once per rangesPeriod. It returns whether it has changed, and
@@ -183,9 +192,7 @@ func (n *network) see(e *kind.Env) *seen {
 	}
 	found := &seen{own: disjoint(closed), services: Aggregate(serviceRanges(e), maxServices)}
 	nodes = slices.DeleteFunc(disjoint(nodes), func(node netip.Prefix) bool { return isSpecial(node.Addr()) })
-	if len(nodes) <= maxServers {
-		found.nodes = nodes
-	}
+	found.addNodes(nodes, e.VNAgent)
 	closed = slices.Concat(closed, found.addOthers(e.ID, othersOf(e).known(e)))
 	found.closed = Aggregate(closed, maxClosed)
 	switch single, ok := kind.ParseAddress(e.VNAgent.Address); {
@@ -196,6 +203,20 @@ func (n *network) see(e *kind.Env) *seen {
 		found.agents = found.nodes
 	}
 	return found
+}
+
+// addNodes adds the addresses of nodes, unless they are too many.
+func (s *seen) addNodes(nodes []netip.Prefix, agent kind.VNAgent) {
+	switch {
+	case len(nodes) <= maxServers:
+		s.nodes = nodes
+	case agent.Port == 0 || agent.Address != "":
+		s.left = append(s.left, fmt.Sprintf("more than %d nodes: what comes to their node ports and load balancers does not reach pods of tenants; %s", maxServers, listCallers))
+	default:
+		s.left = append(s.left, fmt.Sprintf(
+			"more than %d nodes: pods of tenants reach none of their vn-agents, and what comes to their node ports and load balancers does not reach these pods; give the syncer %s, and %s",
+			maxServers, oneAgent, listCallers))
+	}
 }
 
 // addOthers adds those of other super clusters that call pods, and returns the ranges of all of them. An address that
@@ -222,13 +243,18 @@ func (s *seen) addOthers(id string, networks map[string]memberNetwork) (ranges [
 	}
 	if s.callers = disjoint(s.callers); len(s.callers) > maxCallers {
 		s.callers = nil
+		s.left = append(s.left, fmt.Sprintf(
+			"more than %d nodes in other super clusters: what comes to their node ports and load balancers does not reach pods of tenants here; %s", maxCallers, listCallers))
 	}
 	if len(s.agentsElsewhere) > maxCallers {
 		s.agentsElsewhere = nil
+		s.left = append(s.left, fmt.Sprintf("more than %d vn-agents in other super clusters: pods of tenants here reach none of them; give their syncers %s", maxCallers, oneAgent))
 	}
-	for namespace, addresses := range s.controllers {
-		if s.controllers[namespace] = disjoint(addresses); len(s.controllers[namespace]) > maxCallers {
+	for _, namespace := range slices.Sorted(maps.Keys(s.controllers)) {
+		if s.controllers[namespace] = disjoint(s.controllers[namespace]); len(s.controllers[namespace]) > maxCallers {
 			delete(s.controllers, namespace)
+			s.left = append(s.left, fmt.Sprintf(
+				"more than %d pods of ingress controllers in namespace %s of other super clusters: none of them calls pods of tenants here; %s", maxCallers, namespace, listCallers))
 		}
 	}
 	return ranges
@@ -244,18 +270,18 @@ func (n *network) own(e *kind.Env) []netip.Prefix {
 	return n.seen.own
 }
 
-// told returns what other super clusters are told of the network.
-func (n *network) told(e *kind.Env) *tenancyv1alpha1.ClusterAddressesStatus {
+// told returns what other super clusters are told of the network, and what of it and of theirs is left out.
+func (n *network) told(e *kind.Env) (told *tenancyv1alpha1.ClusterAddressesStatus, left []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.seen == nil {
 		n.seen = n.see(e)
 	}
-	told := &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(Aggregate(n.seen.own, maxClosed)), Nodes: textsOf(n.seen.nodes), Agents: textsOf(n.seen.agents)}
+	told = &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(Aggregate(n.seen.own, maxClosed)), Nodes: textsOf(n.seen.nodes), Agents: textsOf(n.seen.agents)}
 	if len(told.Agents) > 0 {
 		told.AgentPort = e.VNAgent.Port
 	}
-	return told
+	return told, n.seen.left
 }
 
 func textsOf(ranges []netip.Prefix) []string {

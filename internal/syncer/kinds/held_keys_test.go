@@ -1,0 +1,106 @@
+//go:build !race
+
+package kinds_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/choice"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// TestWhatAKeyHolds: what a syncer holds of a pod beside its caches is bounded, whatever it waits for, and however long
+// the words are with which it was refused. It runs alone: it looks at the whole heap.
+func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
+	const pods = 20_000
+	now := time.Unix(1_000_000, 0)
+	for _, tc := range []struct {
+		name string
+		// warned are the kinds of keys about which the tenant was warned, and everywhere is whether the pod waits for
+		// everything that there is to wait for.
+		warned     []string
+		everywhere bool
+		most       uint64
+	}{
+		{name: "refused", warned: []string{kind.Pod}, most: 2048},
+		{name: "waits everywhere", warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true, most: 2816},
+	} {
+		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // see above
+			env, untaken, moments := &kind.Env{}, &choice.Untaken{}, &kind.Moments{}
+			queue := engine.NewQueue(engine.QueueOptions{})
+			defer queue.ShutDown()
+			keys := make([]engine.Key, pods)
+			for i := range keys {
+				keys[i] = engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: fmt.Sprint("p", i)}
+			}
+			words := strings.Repeat("x", tenancy.MaxEventNote)
+			before := heap()
+			for i, key := range keys {
+				uid, message := types.UID(fmt.Sprintf("%036d", i)), fmt.Sprint(i, words)
+				queue.AddRateLimited(key)
+				queue.AddAfter(key, time.Hour)
+				for _, what := range tc.warned {
+					about := key
+					about.Kind = what
+					env.Warnings.IsNew(about, string(uid)+kind.ReasonTolerationsLeftOut, message)
+				}
+				untaken.Note(key, choice.Choice{UID: uid}, failedchoice.Quota, message, now)
+				if tc.everywhere {
+					queue.Add(key)
+					env.Tally.Reserve(key, true, kind.Amount{Objects: 1}, kind.Amount{}, now)
+					env.QuotaWaiters.Add(key)
+					moments.Note(key, uid, now)
+				}
+			}
+			held := (heap() - before) / pods
+			t.Logf("%d bytes a key", held)
+			require.Less(t, held, tc.most)
+			for _, each := range []any{keys, env, untaken, moments} {
+				runtime.KeepAlive(each)
+			}
+		})
+	}
+}
+
+// heap returns how many bytes are in use.
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// TestNothingIsHeldOfWhatIsGone: a pod that was refused, and that its tenant deletes, leaves nothing: what is held is
+// bounded by the objects in the caches.
+func TestNothingIsHeldOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("exceeded quota: superpool, requested: pods=1"))
+	_, err := c.wait(time.Second)
+	require.Error(t, err)
+	pod := c.tenantPod()
+	require.True(t, c.env.Warned(c.key, pod, kind.ReasonFailedCreate))
+	require.NotEmpty(t, choice.UntakenOf(c.env).Of(c.key).Message)
+
+	c.tenantCache[kind.Pod] = nil
+	_, err = c.reconcile()
+	require.NoError(t, err)
+	require.False(t, c.env.Warned(c.key, pod, kind.ReasonFailedCreate))
+	require.Empty(t, choice.UntakenOf(c.env).Of(c.key))
+	_, waits := c.env.QuotaWaiters.Next(c.key.Tenant, c.key.Namespace)
+	require.False(t, waits)
+}
