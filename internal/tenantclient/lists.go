@@ -1,7 +1,9 @@
 package tenantclient
 
 import (
+	"net/http"
 	"net/url"
+	"regexp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +12,37 @@ import (
 // listOf returns what the pages of one list, and the watch that follows it, have in common.
 func listOf(location *url.URL, query url.Values) string {
 	return location.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
+}
+
+// objectPatience is how long what becomes of one object counts for the others after it was read. The largest one is
+// decoded in a twentieth of it.
+const objectPatience = 2 * time.Second
+
+// object counts for what is decoded what becomes of an object, until it was.
+func (b *Bounds) object(memory int64) {
+	b.decodes(memory)
+	time.AfterFunc(objectPatience, func() { b.decodes(-memory) })
+}
+
+// decodes adds to what becomes of the texts that are decoded.
+func (b *Bounds) decodes(memory int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.decoding += memory
+}
+
+// decodesTooMuch returns the bound that is exceeded by what becomes of all texts that are decoded, nil if none is.
+func (b *Bounds) decodesTooMuch() *ExcessError {
+	b.mu.Lock()
+	decoding := b.decoding
+	b.mu.Unlock()
+	current := b.policy.Get()
+	limits := &current.Spec().Limits
+	most := limits.CachedBytes.Value() + limits.AnswerBytes.Value()
+	if decoding <= most {
+		return nil
+	}
+	return &ExcessError{What: "What becomes of all answers and events that are decoded", Limit: bytesOf(most), Field: "cachedBytes", Policy: current.Name()}
 }
 
 // listPatience is how long what became of a list counts for the others after a page.
@@ -25,14 +58,18 @@ type pages struct {
 	counted int64
 }
 
-// list returns the list of which a request reads a page, and what the pages before it brought. It returns "" for what
-// is no page.
-func (b *Bounds) list(location *url.URL, query url.Values) (string, content) {
+// collections are the paths of lists, and of none of the objects in them.
+var collections = regexp.MustCompile(`/(api/v1|apis/[^/]+/[^/]+)(/namespaces/[^/]+)?/[^/]+$`)
+
+// list returns the list of which a request reads a page, which may be all of it, and what the pages before it brought.
+// It returns "" for what answers with one object.
+func (b *Bounds) list(request *http.Request) (string, content) {
+	query := request.URL.Query()
 	// A list of one object asks whether there is any. Nobody reads on, and no watch follows.
-	if limit := query.Get("limit"); limit == "" || limit == "1" {
+	if request.Method != http.MethodGet || query.Get("limit") == "1" || !collections.MatchString(request.URL.Path) {
 		return "", content{}
 	}
-	list := listOf(location, query)
+	list := listOf(request.URL, query)
 	if query.Get("continue") == "" {
 		b.listed(list)
 		return list, content{}
@@ -45,11 +82,12 @@ func (b *Bounds) list(location *url.URL, query url.Values) (string, content) {
 	return list, content{}
 }
 
-// page remembers what the pages of a list brought so far.
-func (b *Bounds) page(list string, soFar content) {
+// page remembers what a page of a list brought, and the pages before it.
+func (b *Bounds) page(list string, before, most content) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(list)
+	soFar := before.plus(most)
 	page := &pages{content: soFar, counted: soFar.memory}
 	page.counts = time.AfterFunc(listPatience, func() {
 		b.mu.Lock()
@@ -57,12 +95,12 @@ func (b *Bounds) page(list string, soFar content) {
 		b.discount(page)
 	})
 	b.lists[list] = page
-	b.listing += page.counted
+	b.decoding += page.counted
 }
 
 // discount lets a list count no more for others. The caller holds mu.
 func (b *Bounds) discount(of *pages) {
-	b.listing -= of.counted
+	b.decoding -= of.counted
 	of.counted = 0
 }
 

@@ -43,9 +43,9 @@ type Bounds struct {
 	// objects and bytes are what the open Accounts hold together.
 	objects, bytes int64
 	// lists is what the pages of each list that has not ended brought so far, by its URL without the place to continue,
-	// and listing the memory of all of them and of the answers that are being read.
-	lists   map[string]*pages
-	listing int64
+	// and decoding the memory of all of them, and of the answers and events that are read and decoded.
+	lists    map[string]*pages
+	decoding int64
 	// fail ends Serve; nil while it does not run.
 	fail context.CancelCauseFunc
 }
