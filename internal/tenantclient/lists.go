@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -36,13 +37,20 @@ func (b *Bounds) decodesTooMuch() *ExcessError {
 	b.mu.Lock()
 	decoding := b.decoding
 	b.mu.Unlock()
-	current := b.policy.Get()
-	limits := &current.Spec().Limits
-	most := limits.CachedBytes.Value() + limits.AnswerBytes.Value()
-	if decoding <= most {
-		return nil
+	if most := b.mayBecome(); decoding > most {
+		return b.tooMuch("What becomes of all answers and events that are decoded", most)
 	}
-	return &ExcessError{What: "What becomes of all answers and events that are decoded", Limit: bytesOf(most), Field: "cachedBytes", Policy: current.Name()}
+	return nil
+}
+
+// mayBecome returns how many bytes of memory all lists, answers and events that are decoded may become.
+func (b *Bounds) mayBecome() int64 {
+	limits := &b.policy.Get().Spec().Limits
+	return limits.CachedBytes.Value() + limits.AnswerBytes.Value()
+}
+
+func (b *Bounds) tooMuch(what string, most int64) *ExcessError {
+	return &ExcessError{What: what, Limit: bytesOf(most), Field: "cachedBytes", Policy: b.policy.Get().Name()}
 }
 
 // listPatience is how long what became of a list counts for the others after a page.
@@ -61,12 +69,17 @@ type pages struct {
 // collections are the paths of lists, and of none of the objects in them.
 var collections = regexp.MustCompile(`/(api/v1|apis/[^/]+/[^/]+)(/namespaces/[^/]+)?/[^/]+$`)
 
+// readsList returns whether a request that is no watch reads a list. One of one object asks whether there is any: nobody
+// reads on, and no watch follows.
+func readsList(request *http.Request, query url.Values) bool {
+	return request.Method == http.MethodGet && query.Get("limit") != "1" && collections.MatchString(request.URL.Path)
+}
+
 // list returns the list of which a request reads a page, which may be all of it, and what the pages before it brought.
 // It returns "" for what answers with one object.
 func (b *Bounds) list(request *http.Request) (string, content) {
 	query := request.URL.Query()
-	// A list of one object asks whether there is any. Nobody reads on, and no watch follows.
-	if request.Method != http.MethodGet || query.Get("limit") == "1" || !collections.MatchString(request.URL.Path) {
+	if !readsList(request, query) {
 		return "", content{}
 	}
 	list := listOf(request.URL, query)
@@ -96,6 +109,31 @@ func (b *Bounds) page(list string, before, most content) {
 	})
 	b.lists[list] = page
 	b.decoding += page.counted
+	b.relists.ReserveN(time.Now(), int(most.memory*share/max(b.mayBecome(), 1)))
+}
+
+const (
+	// listsPerHour bounds how often a tenant may have as much listed as its lists may become. An API server has a client
+	// list anew with two lines: a watch that ends because its version has expired.
+	listsPerHour = 16
+	// share are the parts in which one of them counts.
+	share = 1_000_000
+)
+
+func newRelists() *rate.Limiter {
+	return rate.NewLimiter(listsPerHour*share/rate.Limit(time.Hour.Seconds()), listsPerHour*share)
+}
+
+// listsTooOften returns the bound that is exceeded by what lists became so far, nil unless a request begins another one.
+func (b *Bounds) listsTooOften(request *http.Request) *ExcessError {
+	if b.relists.Tokens() >= 0 {
+		return nil
+	}
+	query := request.URL.Query()
+	if query.Get("watch") != "" || query.Get("continue") != "" || !readsList(request, query) {
+		return nil
+	}
+	return b.tooMuch("What lists of an hour became", listsPerHour*b.mayBecome())
 }
 
 // discount lets a list count no more for others. The caller holds mu.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -175,7 +174,7 @@ func TestListsHaveARate(t *testing.T) {
 		}
 		var excess *tenantclient.ExcessError
 		require.ErrorAs(t, err, &excess)
-		require.Equal(t, "What lists of an hour became is more than "+strconv.Itoa(5)+"Mi (limits.cachedBytes of TenantPolicy small)", excess.Error())
+		require.Equal(t, "What lists of an hour became is more than 5Mi (limits.cachedBytes of TenantPolicy small)", excess.Error())
 		require.Greater(t, requests, 16)
 		require.Less(t, requests, 60)
 		before := requests

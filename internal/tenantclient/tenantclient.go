@@ -38,6 +38,8 @@ type Bounds struct {
 	// inFlight is the size of the answers and events that are being read.
 	inFlight atomic.Int64
 	logged   logged
+	// relists is what may become of lists, in shares of what all of them may become at once.
+	relists *rate.Limiter
 
 	mu sync.Mutex
 	// objects and bytes are what the open Accounts hold together.
@@ -53,7 +55,7 @@ type Bounds struct {
 // New returns the bounds that a tenant's policy sets.
 func New(ref *policy.Ref) *Bounds {
 	return &Bounds{
-		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), lists: map[string]*pages{},
+		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), relists: newRelists(), lists: map[string]*pages{},
 		logged: logged{limiter: rate.NewLimiter(logBytesPerSecond, logBurst)},
 	}
 }

@@ -67,6 +67,10 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.inner }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if excess := t.bounds.listsTooOften(request); excess != nil {
+		t.bounds.exceed(excess)
+		return nil, excess
+	}
 	ctx, cancel := context.WithCancelCause(request.Context())
 	what := request.Method + " " + request.URL.Path
 	late := fmt.Errorf("%s: no answer within %s", what, t.headerTimeout)
