@@ -77,8 +77,7 @@ func readsList(request *http.Request, query url.Values) bool {
 
 // list returns the list of which a request reads a page, which may be all of it, and what the pages before it brought.
 // It returns "" for what answers with one object.
-func (b *Bounds) list(request *http.Request) (string, content) {
-	query := request.URL.Query()
+func (b *Bounds) list(request *http.Request, query url.Values) (string, content) {
 	if !readsList(request, query) {
 		return "", content{}
 	}

@@ -115,7 +115,7 @@ func (t *transport) body(ctx context.Context, cancel context.CancelCauseFunc, re
 	body.watch = query.Get("watch") != "" && query.Get("watch") != "false" && query.Get("watch") != "0"
 	body.trimmer.watch = body.watch
 	if !body.watch {
-		body.list, body.before = t.bounds.list(request)
+		body.list, body.before = t.bounds.list(request, query)
 		slow := fmt.Errorf("%s: the answer did not end within %s", what, t.answerTimeout)
 		timer := time.AfterFunc(t.answerTimeout, func() { cancel(slow) })
 		body.release = sync.OnceFunc(func() { timer.Stop(); cancel(nil) })
