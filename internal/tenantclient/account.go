@@ -111,19 +111,11 @@ func (b *Bounds) Kept() (objects, bytes int64) {
 	return b.objects, b.bytes
 }
 
-// reads adds to what becomes of the answers that are being read.
-func (b *Bounds) reads(memory int64) {
+// kept returns the size in bytes of what the program keeps of the tenant.
+func (b *Bounds) kept() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.listing += memory
-}
-
-// taken returns the size in bytes of what the program keeps of the tenant, and what becomes of the
-// answers that it reads.
-func (b *Bounds) taken() (kept, listing int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bytes, b.listing
+	return b.bytes
 }
 
 // keep adds to what is kept, and ends Serve when that is too much.

@@ -132,7 +132,7 @@ func TestListsAreCountedTogether(t *testing.T) {
 		}
 		var excess *tenantclient.ExcessError
 		require.ErrorAs(t, read("b"), &excess)
-		require.Contains(t, excess.Error(), "What becomes of all lists that are being read is more than 320Ki (limits.cachedBytes")
+		require.Contains(t, excess.Error(), "What becomes of all answers and events that are decoded is more than 320Ki (limits.cachedBytes")
 		_, err = api.CoreV1().Pods("a").Watch(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		require.NoError(t, read("b"))
@@ -165,7 +165,7 @@ func TestAnswersAreCountedTogether(t *testing.T) {
 		one, err := read(query)
 		require.NoError(t, err)
 		other, err := read("?limit=501&labelSelector=a")
-		require.ErrorContains(t, err, "What becomes of all lists that are being read is more than 320Ki")
+		require.ErrorContains(t, err, "What becomes of all answers and events that are decoded is more than 320Ki")
 		require.NoError(t, one.Close())
 		require.NoError(t, other.Close())
 	}

@@ -1,15 +1,56 @@
 package tenantclient
 
 import (
+	"net/http"
 	"net/url"
+	"regexp"
 	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // listOf returns what the pages of one list, and the watch that follows it, have in common.
 func listOf(location *url.URL, query url.Values) string {
 	return location.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
+}
+
+// objectPatience is how long what becomes of one object counts for the others after it was read. The largest one is
+// decoded in a twentieth of it.
+const objectPatience = 2 * time.Second
+
+// object counts for what is decoded what becomes of an object, until it was.
+func (b *Bounds) object(memory int64) {
+	b.decodes(memory)
+	time.AfterFunc(objectPatience, func() { b.decodes(-memory) })
+}
+
+// decodes adds to what becomes of the texts that are decoded.
+func (b *Bounds) decodes(memory int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.decoding += memory
+}
+
+// decodesTooMuch returns the bound that is exceeded by what becomes of all texts that are decoded, nil if none is.
+func (b *Bounds) decodesTooMuch() *ExcessError {
+	b.mu.Lock()
+	decoding := b.decoding
+	b.mu.Unlock()
+	if most := b.mayBecome(); decoding > most {
+		return b.tooMuch("What becomes of all answers and events that are decoded", most)
+	}
+	return nil
+}
+
+// mayBecome returns how many bytes of memory all lists, answers and events that are decoded may become.
+func (b *Bounds) mayBecome() int64 {
+	limits := &b.policy.Get().Spec().Limits
+	return limits.CachedBytes.Value() + limits.AnswerBytes.Value()
+}
+
+func (b *Bounds) tooMuch(what string, most int64) *ExcessError {
+	return &ExcessError{What: what, Limit: bytesOf(most), Field: "cachedBytes", Policy: b.policy.Get().Name()}
 }
 
 // listPatience is how long what became of a list counts for the others after a page.
@@ -25,14 +66,22 @@ type pages struct {
 	counted int64
 }
 
-// list returns the list of which a request reads a page, and what the pages before it brought. It returns "" for what
-// is no page.
-func (b *Bounds) list(location *url.URL, query url.Values) (string, content) {
-	// A list of one object asks whether there is any. Nobody reads on, and no watch follows.
-	if limit := query.Get("limit"); limit == "" || limit == "1" {
+// collections are the paths of lists, and of none of the objects in them.
+var collections = regexp.MustCompile(`/(api/v1|apis/[^/]+/[^/]+)(/namespaces/[^/]+)?/[^/]+$`)
+
+// readsList returns whether a request that is no watch reads a list. One of one object asks whether there is any: nobody
+// reads on, and no watch follows.
+func readsList(request *http.Request, query url.Values) bool {
+	return request.Method == http.MethodGet && query.Get("limit") != "1" && collections.MatchString(request.URL.Path)
+}
+
+// list returns the list of which a request reads a page, which may be all of it, and what the pages before it brought.
+// It returns "" for what answers with one object.
+func (b *Bounds) list(request *http.Request, query url.Values) (string, content) {
+	if !readsList(request, query) {
 		return "", content{}
 	}
-	list := listOf(location, query)
+	list := listOf(request.URL, query)
 	if query.Get("continue") == "" {
 		b.listed(list)
 		return list, content{}
@@ -45,11 +94,12 @@ func (b *Bounds) list(location *url.URL, query url.Values) (string, content) {
 	return list, content{}
 }
 
-// page remembers what the pages of a list brought so far.
-func (b *Bounds) page(list string, soFar content) {
+// page remembers what a page of a list brought, and the pages before it.
+func (b *Bounds) page(list string, before, most content) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(list)
+	soFar := before.plus(most)
 	page := &pages{content: soFar, counted: soFar.memory}
 	page.counts = time.AfterFunc(listPatience, func() {
 		b.mu.Lock()
@@ -57,12 +107,37 @@ func (b *Bounds) page(list string, soFar content) {
 		b.discount(page)
 	})
 	b.lists[list] = page
-	b.listing += page.counted
+	b.decoding += page.counted
+	b.relists.ReserveN(time.Now(), int(most.memory*share/max(b.mayBecome(), 1)))
+}
+
+const (
+	// listsPerHour bounds how often a tenant may have as much listed as its lists may become. An API server has a client
+	// list anew with two lines: a watch that ends because its version has expired.
+	listsPerHour = 16
+	// share are the parts in which one of them counts.
+	share = 1_000_000
+)
+
+func newRelists() *rate.Limiter {
+	return rate.NewLimiter(listsPerHour*share/rate.Limit(time.Hour.Seconds()), listsPerHour*share)
+}
+
+// listsTooOften returns the bound that is exceeded by what lists became so far, nil unless a request begins another one.
+func (b *Bounds) listsTooOften(request *http.Request) *ExcessError {
+	if b.relists.Tokens() >= 0 {
+		return nil
+	}
+	query := request.URL.Query()
+	if query.Get("watch") != "" || query.Get("continue") != "" || !readsList(request, query) {
+		return nil
+	}
+	return b.tooMuch("What lists of an hour became", listsPerHour*b.mayBecome())
 }
 
 // discount lets a list count no more for others. The caller holds mu.
 func (b *Bounds) discount(of *pages) {
-	b.listing -= of.counted
+	b.decoding -= of.counted
 	of.counted = 0
 }
 

@@ -20,6 +20,9 @@ func (c content) plus(more content) content {
 	return content{bytes: c.bytes + more.bytes, memory: c.memory + more.memory, items: c.items + more.items}
 }
 
+// work returns as how many bytes of events it counts: those of its text, or those that become as much as it does.
+func (c content) work() int64 { return max(c.bytes, c.memory/memoryPerWork) }
+
 // most returns the larger one of each count.
 func (c content) most(other content) content {
 	return content{bytes: max(c.bytes, other.bytes), memory: max(c.memory, other.memory), items: max(c.items, other.items)}

@@ -38,14 +38,16 @@ type Bounds struct {
 	// inFlight is the size of the answers and events that are being read.
 	inFlight atomic.Int64
 	logged   logged
+	// relists is what may become of lists, in shares of what all of them may become at once.
+	relists *rate.Limiter
 
 	mu sync.Mutex
 	// objects and bytes are what the open Accounts hold together.
 	objects, bytes int64
 	// lists is what the pages of each list that has not ended brought so far, by its URL without the place to continue,
-	// and listing the memory of all of them and of the answers that are being read.
-	lists   map[string]*pages
-	listing int64
+	// and decoding the memory of all of them, and of the answers and events that are read and decoded.
+	lists    map[string]*pages
+	decoding int64
 	// fail ends Serve; nil while it does not run.
 	fail context.CancelCauseFunc
 }
@@ -53,7 +55,7 @@ type Bounds struct {
 // New returns the bounds that a tenant's policy sets.
 func New(ref *policy.Ref) *Bounds {
 	return &Bounds{
-		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), lists: map[string]*pages{},
+		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), relists: newRelists(), lists: map[string]*pages{},
 		logged: logged{limiter: rate.NewLimiter(logBytesPerSecond, logBurst)},
 	}
 }

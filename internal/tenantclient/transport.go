@@ -23,9 +23,16 @@ const (
 	HeaderTimeout = 15 * time.Second
 	// answerTimeout bounds the time until an answer that is no watch has ended.
 	answerTimeout = time.Minute
-	// maxEventBytes bounds one event of a watch, which client-go's own bound does not: its JSON framing reads an event
-	// to the end before it looks at the size. etcd takes objects of 1.5 MiB.
-	maxEventBytes = 16 << 20
+	// maxObjectBytes bounds the text of one object, in an answer or in an event of a watch, and of one string in a list:
+	// errors of decoders quote it. client-go's own bound of events is none: its JSON framing reads an event to the end
+	// before it looks at the size. etcd takes objects of 1.5 MiB.
+	maxObjectBytes = 3 << 20
+	// maxObjectMemory bounds what becomes of such a text. A ConfigMap becomes 1.1 times its text, a pod in protobuf 6
+	// times, and a custom object as full of structures as a pod 11 times; more than half of that one is managedFields,
+	// which become nothing. So of etcd's 1.5 MiB at most 9 MiB become.
+	maxObjectMemory = 16 << 20
+	// memoryPerWork is how many bytes of memory an event may become for each byte of its rate.
+	memoryPerWork = 8
 	// maxRead bounds one read of a watch: the limiter's burst is no smaller.
 	maxRead = 1 << 20
 	// maxAhead bounds the memory that is taken for an event before it comes.
@@ -60,6 +67,10 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.inner }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if excess := t.bounds.listsTooOften(request); excess != nil {
+		t.bounds.exceed(excess)
+		return nil, excess
+	}
 	ctx, cancel := context.WithCancelCause(request.Context())
 	what := request.Method + " " + request.URL.Path
 	late := fmt.Errorf("%s: no answer within %s", what, t.headerTimeout)
@@ -104,7 +115,7 @@ func (t *transport) body(ctx context.Context, cancel context.CancelCauseFunc, re
 	body.watch = query.Get("watch") != "" && query.Get("watch") != "false" && query.Get("watch") != "0"
 	body.trimmer.watch = body.watch
 	if !body.watch {
-		body.list, body.before = t.bounds.list(request.URL, query)
+		body.list, body.before = t.bounds.list(request, query)
 		slow := fmt.Errorf("%s: the answer did not end within %s", what, t.answerTimeout)
 		timer := time.AfterFunc(t.answerTimeout, func() { cancel(slow) })
 		body.release = sync.OnceFunc(func() { timer.Stop(); cancel(nil) })
@@ -159,7 +170,8 @@ type body struct {
 	event []byte
 	// text is what was read and counted, and the client has not read yet.
 	text []byte
-	// list names the list of which the answer is a page, "" for none; before is what the pages before it brought.
+	// list names the list of which the answer is a page, "" if it is one object; before is what the pages before it
+	// brought.
 	list    string
 	before  content
 	release func()
@@ -177,7 +189,8 @@ type body struct {
 	// held is what is in memory of it, as part of Bounds.inFlight. It is nothing any more once it is closed, which a
 	// watch is while it is read.
 	held int64
-	// becomes is what becomes of it in memory, as part of Bounds.listing; 0 for a watch, and once a page was read.
+	// becomes is what becomes of it in memory, as part of Bounds.decoding: of an answer until it was read, of the largest
+	// one of the events that the client has, or that is read, until it asks for more.
 	becomes int64
 	closed  bool
 }
@@ -186,6 +199,10 @@ type body struct {
 // sees nothing of an event, or of an answer in protobuf, that was not counted as a whole.
 func (b *body) Read(into []byte) (int, error) {
 	for len(b.text) == 0 {
+		if b.watch { // client-go asks for more when it has handed over what it has
+			b.most = content{}
+			b.become(0)
+		}
 		switch {
 		case b.failed != nil:
 			return 0, b.failed
@@ -210,16 +227,16 @@ func (b *body) Read(into []byte) (int, error) {
 func (b *body) readJSON(buffer []byte) error {
 	n, err := b.receive(buffer[:min(len(buffer), maxRead)])
 	for data := buffer[:n]; len(data) > 0; {
-		before := b.scanner.current.bytes
+		before := b.scanner.current.work()
 		length, ended := b.scanner.scan(data)
 		current := &b.scanner.current
 		kept := b.trimmer.trim(data[:length])
 		current.memory += b.weigher.weigh(kept)
 		data = data[length:]
 		b.keep(kept)
-		work := current.bytes - before
+		work := current.work() - before
 		if ended {
-			work = max(current.bytes, minEventBytes) - before
+			work = max(current.work(), minEventBytes) - before
 		}
 		if exceeded := b.admit(*current, work); exceeded != nil {
 			b.text = nil
@@ -237,7 +254,7 @@ func (b *body) readJSON(buffer []byte) error {
 		b.text, b.event = append(b.text, b.event...), nil
 	}
 	if errors.Is(err, io.EOF) {
-		b.page()
+		b.ended()
 	}
 	return err
 }
@@ -263,7 +280,7 @@ func (b *body) answer() ([]byte, error) {
 	if err := b.prepare(text); err != nil {
 		return nil, err
 	}
-	b.page()
+	b.ended()
 	return text, io.EOF
 }
 
@@ -304,7 +321,7 @@ func (b *body) prepare(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", b.what, err)
 	}
-	return b.admit(counted, max(counted.bytes, minEventBytes)-int64(len(text)))
+	return b.admit(counted, max(counted.work(), minEventBytes)-int64(len(text)))
 }
 
 // receiver reads what the tenant's API server sends in protobuf.
@@ -350,38 +367,45 @@ func (b *body) hold(bytes int64) {
 func (b *body) become(memory int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.closed {
-		b.bounds.reads(memory - b.becomes)
+	if !b.closed && memory != b.becomes {
+		b.bounds.decodes(memory - b.becomes)
 		b.becomes = memory
 	}
 }
 
-// admit returns an error if a text holds too much. It waits until as many bytes of events may be read as are as much
-// work.
+// admit returns an error if a text holds too much, alone or with what else is decoded. In between it waits until as many
+// bytes of events may be read as are as much work.
 func (b *body) admit(most content, work int64) error {
-	b.most = b.most.most(most)
-	if !b.watch {
+	excess := b.excess(most)
+	if excess == nil && b.watch {
+		if err := b.wait(work); err != nil {
+			return fmt.Errorf("%s: %w", b.what, err)
+		}
+	}
+	if excess == nil && most.memory > 0 {
+		b.most = b.most.most(most)
 		b.become(b.most.memory)
+		excess = b.bounds.decodesTooMuch()
 	}
-	if excess := b.excess(most); excess != nil {
-		b.bounds.exceed(excess)
-		return excess
-	}
-	if !b.watch {
+	if excess == nil {
 		return nil
 	}
-	if err := b.wait(work); err != nil {
-		return fmt.Errorf("%s: %w", b.what, err)
-	}
-	return nil
+	b.bounds.exceed(excess)
+	return excess
 }
 
-// page notes what a page of a list held, once it was read.
-func (b *body) page() {
-	if b.list != "" {
-		b.become(0) // for it counts as the list's
-		b.bounds.page(b.list, b.before.plus(b.most))
+// ended notes what an answer held once it was read, and counts for what is decoded from then on without it: client-go
+// closes it first, and decodes it later.
+func (b *body) ended() {
+	switch {
+	case b.watch:
+		return
+	case b.list != "":
+		b.bounds.page(b.list, b.before, b.most)
+	default:
+		b.bounds.object(b.most.memory)
 	}
+	b.become(0)
 }
 
 // wait waits until that many bytes of events may be read.
@@ -401,7 +425,7 @@ func (b *body) Close() error {
 	b.release()
 	b.mu.Lock()
 	b.bounds.inFlight.Add(-b.held)
-	b.bounds.reads(-b.becomes)
+	b.bounds.decodes(-b.becomes)
 	b.held, b.becomes, b.closed = 0, 0, true
 	b.mu.Unlock()
 	return b.ReadCloser.Close() //nolint:wrapcheck // a transport changes nothing
@@ -412,34 +436,36 @@ func (b *body) excess(most content) *ExcessError {
 	current := b.bounds.policy.Get()
 	limits := &current.Spec().Limits
 	answerBytes, cachedBytes := limits.AnswerBytes.Value(), limits.CachedBytes.Value()
-	over := func(what, limit, field string) *ExcessError {
-		return &ExcessError{What: what, Limit: limit, Field: field, Policy: current.Name()}
+	over := func(what string, limit int64, field string) *ExcessError {
+		return &ExcessError{What: what, Limit: bytesOf(limit), Field: field, Policy: current.Name()}
 	}
 	answer := "The answer to " + b.what
 	if b.watch {
-		answerBytes = min(answerBytes, maxEventBytes)
 		answer = "An event of " + b.what
 	}
-	allBytes := cachedBytes + limits.AnswerBytes.Value()
-	kept, listing := b.bounds.taken()
-	all := b.before.plus(most)
+	objectBytes, objectMemory := min(answerBytes, maxObjectBytes), min(answerBytes, maxObjectMemory)
+	allBytes := cachedBytes + answerBytes
 	switch {
+	case b.list == "" && most.bytes > objectBytes:
+		return over(answer, objectBytes, "answerBytes")
+	case b.list == "" && most.memory > objectMemory:
+		return over("What becomes of "+lower(answer), objectMemory, "answerBytes")
 	case most.bytes > answerBytes:
-		return over(answer, bytesOf(answerBytes), "answerBytes")
-	case b.watch && most.memory > limits.AnswerBytes.Value():
-		return over("What becomes of "+lower(answer), bytesOf(limits.AnswerBytes.Value()), "answerBytes")
-	case kept+b.bounds.inFlight.Load() > allBytes:
-		return over("What is kept, with all answers that are being read,", bytesOf(allBytes), "cachedBytes")
-	case b.watch:
+		return over(answer, answerBytes, "answerBytes")
+	case int64(b.trimmer.length) > objectBytes: // all of it is in what was read last
+		return over("A string in "+lower(answer), objectBytes, "answerBytes")
+	case b.bounds.kept()+b.bounds.inFlight.Load() > allBytes:
+		return over("What is kept, with all answers that are being read,", allBytes, "cachedBytes")
+	case b.list == "":
 		return nil
+	}
+	switch all := b.before.plus(most); {
 	case all.bytes > max(answerBytes, cachedBytes):
-		return over("The list "+b.what+", all pages together,", bytesOf(max(answerBytes, cachedBytes)), "cachedBytes")
+		return over("The list "+b.what+", all pages together,", max(answerBytes, cachedBytes), "cachedBytes")
 	case all.items > limits.CachedObjects:
-		return over("The number of objects in the list "+b.what, strconv.FormatInt(limits.CachedObjects, 10), "cachedObjects")
+		return &ExcessError{What: "The number of objects in the list " + b.what, Limit: strconv.FormatInt(limits.CachedObjects, 10), Field: "cachedObjects", Policy: current.Name()}
 	case all.memory > allBytes:
-		return over("What becomes of "+lower(answer)+", with the pages before it,", bytesOf(allBytes), "cachedBytes")
-	case listing > allBytes:
-		return over("What becomes of all lists that are being read", bytesOf(allBytes), "cachedBytes")
+		return over("What becomes of "+lower(answer)+", with the pages before it,", allBytes, "cachedBytes")
 	}
 	return nil
 }

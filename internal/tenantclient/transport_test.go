@@ -390,7 +390,7 @@ func TestStalledEvents(t *testing.T) {
 func TestReceivingWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const length = 15 << 20
+		const length = 3<<20 - 1
 		config := tenantclient.New(&policy.Ref{}).Config(&rest.Config{Host: "https://tenant"})
 		broken := roundTrip(func(*http.Request) (*http.Response, error) {
 			header := binary.BigEndian.AppendUint32(nil, length+1)
@@ -400,7 +400,7 @@ func TestReceivingWaits(t *testing.T) {
 			}, nil
 		})
 		start := time.Now()
-		for range 6 {
+		for range 30 {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://tenant/pods?watch=true", http.NoBody)
 			require.NoError(t, err)
 			response, err := config.WrapTransport(broken).RoundTrip(request)
