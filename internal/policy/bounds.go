@@ -29,6 +29,9 @@ const (
 	maxEntries, maxMembers, smallObject = 5_000, 10_000, 64 << 10
 	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
 	maxContainers = 500
+	// maxResources is how many different resources a pod may name: pods are compared with nodes and quotas by each, and
+	// what sidecars request is added to each container that starts after them.
+	maxResources = 64
 	// maxVolumes is how many volumes a pod may have.
 	maxVolumes = 1000
 	// MaxServiceText bounds what the variables of Services take in all containers of a pod (ServiceText). etcd takes
@@ -251,6 +254,43 @@ func (f *fields) add(fieldPath string) {
 	f.size += perField + size
 }
 
+// ExcessOfResources says that a pod, or its status, names more resources than are read, "" if it does not. It counts no
+// further than that.
+func ExcessOfResources(pod *corev1.Pod) string {
+	named := map[corev1.ResourceName]struct{}{}
+	add := func(lists ...corev1.ResourceList) {
+		for _, list := range lists {
+			for name := range list {
+				if len(named) > maxResources {
+					return
+				}
+				named[name] = struct{}{}
+			}
+		}
+	}
+	for _, containers := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			add(containers[i].Resources.Requests, containers[i].Resources.Limits)
+		}
+	}
+	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			add(statuses[i].AllocatedResources)
+			if resources := statuses[i].Resources; resources != nil {
+				add(resources.Requests, resources.Limits)
+			}
+		}
+	}
+	if resources := pod.Spec.Resources; resources != nil {
+		add(resources.Requests, resources.Limits)
+	}
+	add(pod.Spec.Overhead)
+	if len(named) > maxResources {
+		return fmt.Sprintf("it has more than %d different resource names: at most as many are read", maxResources)
+	}
+	return ""
+}
+
 // Around is what is written into the containers of a pod besides their own.
 type Around struct {
 	// Services are those with variables.
@@ -269,6 +309,9 @@ func ExcessOfPod(pod *corev1.Pod, around Around) string {
 		return excess
 	}
 	if excess := ExcessOfContainers(pod, around, spec.InitContainers, spec.Containers); excess != "" {
+		return excess
+	}
+	if excess := ExcessOfResources(pod); excess != "" {
 		return excess
 	}
 	if config := spec.DNSConfig; config != nil {

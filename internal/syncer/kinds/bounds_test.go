@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,6 +102,14 @@ func manyLabels(n int) map[string]string {
 
 func containersNamed(n int) []corev1.Container {
 	return list(n, func(i int) corev1.Container { return corev1.Container{Name: fmt.Sprint("c", i), Image: "i"} })
+}
+
+func resourcesNamed(n int) corev1.ResourceList {
+	resources := corev1.ResourceList{}
+	for i := range n {
+		resources[corev1.ResourceName(fmt.Sprint("a.b/x", i))] = resource.MustParse("1")
+	}
+	return resources
 }
 
 func servicesAt(n, ports int) []client.Object {
@@ -260,6 +269,21 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 				})
 			},
 			want: "it has 20000 volumes: at most 1000 go down",
+		},
+		{
+			name: "resource names, in one of many containers", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers = containersNamed(500)
+				pod.Spec.Containers[499].Resources.Requests = resourcesNamed(5_000)
+			},
+			want: "it has more than 64 different resource names: at most as many are read",
+		},
+		{
+			name: "resource names of a sidecar, in all that start after it", pod: func(pod *corev1.Pod) {
+				pod.Spec.InitContainers = containersNamed(499)
+				pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+				pod.Spec.InitContainers[0].Resources.Limits = resourcesNamed(5_000)
+			},
+			want: "it has more than 64 different resource names: at most as many are read",
 		},
 		{
 			name: "tolerations", pod: func(pod *corev1.Pod) { pod.Spec.Tolerations = notReady(20_000) },
