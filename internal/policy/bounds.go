@@ -32,6 +32,9 @@ const (
 	// maxResources is how many different resources a pod may name: pods are compared with nodes and quotas by each, and
 	// what sidecars request is added to each container that starts after them.
 	maxResources = 64
+	// maxPorts is how many ports a Service, or the containers of a pod, may have: managedFields take 100 bytes of each,
+	// and proxies rules on each node. No API server counts them.
+	maxPorts = 1000
 	// maxVolumes is how many volumes a pod may have.
 	maxVolumes = 1000
 	// MaxServiceText bounds what the variables of Services take in all containers of a pod (ServiceText). etcd takes
@@ -72,6 +75,9 @@ func ExcessOfMetadata(object metav1.Object) string {
 // ExcessOfEntries says that an object has more entries than go down, "" if it does not. It counts no further than that.
 func ExcessOfEntries(object client.Object) string {
 	most, left := maxEntries, maxEntries
+	if service, ok := object.(*corev1.Service); ok && len(service.Spec.Ports) > maxPorts {
+		return fmt.Sprintf("it has %d ports: at most %d go down", len(service.Spec.Ports), maxPorts)
+	}
 	switch typed := object.(type) {
 	case *unstructured.Unstructured:
 		most, left = maxMembers, maxMembers
@@ -325,16 +331,20 @@ func ExcessOfPod(pod *corev1.Pod, around Around) string {
 	if len(spec.Volumes) > maxVolumes {
 		return fmt.Sprintf("it has %d volumes: at most %d go down", len(spec.Volumes), maxVolumes)
 	}
-	return ExcessOfDemands(spec)
+	if excess := ExcessOfDemands(spec); excess != "" {
+		return excess
+	}
+	return ExcessOfEntries(pod)
 }
 
 // ExcessOfContainers says that there are more of these containers of a pod than go down, or that more is written into
 // them; "" for neither.
 func ExcessOfContainers(pod *corev1.Pod, around Around, lists ...[]corev1.Container) string {
-	count, defined, shown := 0, 0, fields{pod: pod}
+	count, ports, defined, shown := 0, 0, 0, fields{pod: pod}
 	for _, containers := range lists {
 		count += len(containers)
 		for i := range containers {
+			ports += len(containers[i].Ports)
 			for j := range containers[i].Env {
 				if source := containers[i].Env[j].ValueFrom; source != nil && source.FieldRef != nil {
 					shown.add(source.FieldRef.FieldPath)
@@ -354,6 +364,8 @@ func ExcessOfContainers(pod *corev1.Pod, around Around, lists ...[]corev1.Contai
 	switch {
 	case count > maxContainers:
 		return fmt.Sprintf("it has %d containers: at most %d go down", count, maxContainers)
+	case ports > maxPorts:
+		return fmt.Sprintf("its containers have %d ports: at most %d go down", ports, maxPorts)
 	case shown.size > maxAnnotationBytes:
 		return fmt.Sprintf("the variables of its containers show %d bytes of labels and annotations: at most %d go down", shown.size, maxAnnotationBytes)
 	case count*text > MaxServiceText:

@@ -25,7 +25,7 @@ import (
 const ReasonWriteRateExceeded = "WriteRateExceeded"
 
 const (
-	// revisionBytes is what a revision takes in etcd besides the object: its keys, and managedFields of few fields.
+	// revisionBytes is what a revision takes in etcd besides StoredSize: its keys.
 	revisionBytes = 1 << 10
 	// podRevisions is how often a pod is written that was created: by us, by the scheduler that binds it, and about
 	// twice by the kubelet whose containers start.
@@ -113,7 +113,7 @@ func (w *writeRates) write(object client.Object, revisions int64, do func() erro
 	}
 	// A quota takes room from its tenant and gives it to others, so it does not wait.
 	_, atOnce := object.(*corev1.ResourceQuota)
-	if wait := w.take(tenant, revisions*(SizeOf(object)+revisionBytes), atOnce); wait > 0 {
+	if wait := w.take(tenant, revisions*(StoredSize(object)+revisionBytes), atOnce); wait > 0 {
 		return engine.WaitFor(wait, "limits.writes of the tenant")
 	}
 	return do()

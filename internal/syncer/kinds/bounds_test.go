@@ -241,6 +241,24 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 					return variable
 				})
 			},
+			want: "its lists and maps have more than 5000 entries together: at most as many go down",
+		},
+		{
+			name: "as many variables with the node as go down", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = list(4_900, func(i int) corev1.EnvVar {
+					variable := fieldEnv("spec.nodeName")
+					variable.Name = fmt.Sprint("V", i)
+					return variable
+				})
+			},
+		},
+		{
+			name: "ports", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Ports = list(4_000, func(i int) corev1.ContainerPort {
+					return corev1.ContainerPort{ContainerPort: int32(i + 1), Protocol: corev1.ProtocolTCP} //nolint:gosec // Few.
+				})
+			},
+			want: "its containers have 4000 ports: at most 1000 go down",
 		},
 		{
 			name: "options of the resolver", services: clusterDNS(), pod: func(pod *corev1.Pod) {

@@ -126,6 +126,23 @@ func TestWriteRateOfOrdinaryPods(t *testing.T) {
 	}
 }
 
+// TestWriteRateCountsFields: an object whose managedFields are many times as large counts what they take.
+func TestWriteRateCountsFields(t *testing.T) {
+	t.Parallel()
+	r := newRated(t)
+	service := builders.Owned(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "s"}}, ownerOf("uid"))
+	service.Spec.Ports = list(1_000, func(i int) corev1.ServicePort {
+		return corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(i + 1), Protocol: corev1.ProtocolTCP} //nolint:gosec // Few.
+	})
+	const managed = 100 << 10 // of 22 KiB
+	writes := 0
+	for r.env.Super.Update(t.Context(), service) == nil {
+		writes++
+	}
+	require.LessOrEqual(t, writes, 64<<20/managed+1)
+	require.Greater(t, writes, 64<<20/managed/2)
+}
+
 // TestWriteRateOfManyWaits lets 1,000 objects wait: each is tried at its turn, and few are tried in vain.
 func TestWriteRateOfManyWaits(t *testing.T) {
 	t.Parallel()
