@@ -27,6 +27,8 @@ const (
 	// An EndpointSlice of a control plane that asks for as much as it can has 1,000 endpoints. maxMembers bounds
 	// decoded JSON, where names count, too, whatever its size.
 	maxEntries, maxMembers, smallObject = 5_000, 10_000, 64 << 10
+	// maxSpec is how large the spec of a pod may be, in bytes: kubelets write all of it with each change of its status.
+	maxSpec = 256 << 10
 	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
 	maxContainers = 500
 	// maxResources is how many different resources a pod may name: pods are compared with nodes and quotas by each, and
@@ -334,7 +336,13 @@ func ExcessOfPod(pod *corev1.Pod, around Around) string {
 	if excess := ExcessOfDemands(spec); excess != "" {
 		return excess
 	}
-	return ExcessOfEntries(pod)
+	if excess := ExcessOfEntries(pod); excess != "" {
+		return excess
+	}
+	if size := spec.Size(); size > maxSpec {
+		return fmt.Sprintf("its spec takes %d bytes: at most %d go down", size, maxSpec)
+	}
+	return ""
 }
 
 // ExcessOfContainers says that there are more of these containers of a pod than go down, or that more is written into

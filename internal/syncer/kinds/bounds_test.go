@@ -253,6 +253,10 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 			},
 		},
 		{
+			name: "a large argument", pod: func(pod *corev1.Pod) { pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 1_400_000)} },
+			want: "bytes: at most 262144 go down",
+		},
+		{
 			name: "ports", pod: func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Ports = list(4_000, func(i int) corev1.ContainerPort {
 					return corev1.ContainerPort{ContainerPort: int32(i + 1), Protocol: corev1.ProtocolTCP} //nolint:gosec // Few.

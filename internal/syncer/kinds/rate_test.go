@@ -126,6 +126,23 @@ func TestWriteRateOfOrdinaryPods(t *testing.T) {
 	}
 }
 
+// TestWriteRateOfContainers: kubelets write a pod again as each of its containers starts.
+func TestWriteRateOfContainers(t *testing.T) {
+	t.Parallel()
+	for containers, most := range map[int]int{1: 64 << 20 / (4 * 100_000), 97: 64 << 20 / (100 * 100_000)} {
+		r := newRated(t)
+		pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}}, ownerOf("uid"))
+		pod.Spec.InitContainers, pod.Spec.Containers = containersNamed(containers/2), containersNamed(containers-containers/2)
+		pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 100_000)}
+		created := 0
+		for r.env.Super.Create(t.Context(), pod) == nil {
+			created++
+		}
+		require.LessOrEqual(t, created, most+1)
+		require.Greater(t, created, most/2)
+	}
+}
+
 // TestWriteRateCountsFields: an object whose managedFields are many times as large counts what they take.
 func TestWriteRateCountsFields(t *testing.T) {
 	t.Parallel()
