@@ -27,8 +27,16 @@ const (
 	// An EndpointSlice of a control plane that asks for as much as it can has 1,000 endpoints. maxMembers bounds
 	// decoded JSON, where names count, too, whatever its size.
 	maxEntries, maxMembers, smallObject = 5_000, 10_000, 64 << 10
+	// maxSpec is how large the spec of a pod may be, in bytes: kubelets write all of it with each change of its status.
+	maxSpec = 256 << 10
 	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
 	maxContainers = 500
+	// maxResources is how many different resources a pod may name: pods are compared with nodes and quotas by each, and
+	// what sidecars request is added to each container that starts after them.
+	maxResources = 64
+	// maxPorts is how many ports a Service, or the containers of a pod, may have: managedFields take 100 bytes of each,
+	// and proxies rules on each node. No API server counts them.
+	maxPorts = 1000
 	// maxVolumes is how many volumes a pod may have.
 	maxVolumes = 1000
 	// MaxServiceText bounds what the variables of Services take in all containers of a pod (ServiceText). etcd takes
@@ -69,6 +77,9 @@ func ExcessOfMetadata(object metav1.Object) string {
 // ExcessOfEntries says that an object has more entries than go down, "" if it does not. It counts no further than that.
 func ExcessOfEntries(object client.Object) string {
 	most, left := maxEntries, maxEntries
+	if service, ok := object.(*corev1.Service); ok && len(service.Spec.Ports) > maxPorts {
+		return fmt.Sprintf("it has %d ports: at most %d go down", len(service.Spec.Ports), maxPorts)
+	}
 	switch typed := object.(type) {
 	case *unstructured.Unstructured:
 		most, left = maxMembers, maxMembers
@@ -251,6 +262,43 @@ func (f *fields) add(fieldPath string) {
 	f.size += perField + size
 }
 
+// ExcessOfResources says that a pod, or its status, names more resources than are read, "" if it does not. It counts no
+// further than that.
+func ExcessOfResources(pod *corev1.Pod) string {
+	named := map[corev1.ResourceName]struct{}{}
+	add := func(lists ...corev1.ResourceList) {
+		for _, list := range lists {
+			for name := range list {
+				if len(named) > maxResources {
+					return
+				}
+				named[name] = struct{}{}
+			}
+		}
+	}
+	for _, containers := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			add(containers[i].Resources.Requests, containers[i].Resources.Limits)
+		}
+	}
+	for _, statuses := range [...][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			add(statuses[i].AllocatedResources)
+			if resources := statuses[i].Resources; resources != nil {
+				add(resources.Requests, resources.Limits)
+			}
+		}
+	}
+	if resources := pod.Spec.Resources; resources != nil {
+		add(resources.Requests, resources.Limits)
+	}
+	add(pod.Spec.Overhead)
+	if len(named) > maxResources {
+		return fmt.Sprintf("it has more than %d different resource names: at most as many are read", maxResources)
+	}
+	return ""
+}
+
 // Around is what is written into the containers of a pod besides their own.
 type Around struct {
 	// Services are those with variables.
@@ -271,6 +319,9 @@ func ExcessOfPod(pod *corev1.Pod, around Around) string {
 	if excess := ExcessOfContainers(pod, around, spec.InitContainers, spec.Containers); excess != "" {
 		return excess
 	}
+	if excess := ExcessOfResources(pod); excess != "" {
+		return excess
+	}
 	if config := spec.DNSConfig; config != nil {
 		switch {
 		case len(config.Options) > maxOptions:
@@ -282,16 +333,26 @@ func ExcessOfPod(pod *corev1.Pod, around Around) string {
 	if len(spec.Volumes) > maxVolumes {
 		return fmt.Sprintf("it has %d volumes: at most %d go down", len(spec.Volumes), maxVolumes)
 	}
-	return ExcessOfDemands(spec)
+	if excess := ExcessOfDemands(spec); excess != "" {
+		return excess
+	}
+	if excess := ExcessOfEntries(pod); excess != "" {
+		return excess
+	}
+	if size := spec.Size(); size > maxSpec {
+		return fmt.Sprintf("its spec takes %d bytes: at most %d go down", size, maxSpec)
+	}
+	return ""
 }
 
 // ExcessOfContainers says that there are more of these containers of a pod than go down, or that more is written into
 // them; "" for neither.
 func ExcessOfContainers(pod *corev1.Pod, around Around, lists ...[]corev1.Container) string {
-	count, defined, shown := 0, 0, fields{pod: pod}
+	count, ports, defined, shown := 0, 0, 0, fields{pod: pod}
 	for _, containers := range lists {
 		count += len(containers)
 		for i := range containers {
+			ports += len(containers[i].Ports)
 			for j := range containers[i].Env {
 				if source := containers[i].Env[j].ValueFrom; source != nil && source.FieldRef != nil {
 					shown.add(source.FieldRef.FieldPath)
@@ -311,6 +372,8 @@ func ExcessOfContainers(pod *corev1.Pod, around Around, lists ...[]corev1.Contai
 	switch {
 	case count > maxContainers:
 		return fmt.Sprintf("it has %d containers: at most %d go down", count, maxContainers)
+	case ports > maxPorts:
+		return fmt.Sprintf("its containers have %d ports: at most %d go down", ports, maxPorts)
 	case shown.size > maxAnnotationBytes:
 		return fmt.Sprintf("the variables of its containers show %d bytes of labels and annotations: at most %d go down", shown.size, maxAnnotationBytes)
 	case count*text > MaxServiceText:

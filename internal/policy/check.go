@@ -79,12 +79,6 @@ func (r *refusals) add(where string, format string, args ...any) {
 	r.list = append(r.list, Refusal{Field: where, Message: fmt.Sprintf(format, args...)})
 }
 
-func (r *refusals) addAll(list []Refusal) {
-	for i := range list {
-		r.add(list[i].Field, "%s", list[i].Message)
-	}
-}
-
 func (r *refusals) all() []Refusal {
 	if r.more > 0 {
 		return append(r.list, Refusal{Message: fmt.Sprintf("%d more fields are forbidden", r.more)})

@@ -64,7 +64,7 @@ func setOf(texts []string) map[string]struct{} {
 }
 
 func (p *Policy) checkPod(pod *corev1.Pod, facts Facts, found *refusals) {
-	found.addAll(held(pod, facts.Held))
+	checkHeld(pod, facts.Held, found)
 	p.checkPodSecurity(pod, found)
 	p.checkVolumes(&pod.Spec, found)
 	p.checkTolerations(pod.Spec.Tolerations, found)

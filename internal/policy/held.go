@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -11,59 +11,68 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// held returns what a pod requests and its namespace does not hold in the super cluster, nil if it holds all of it.
-// holds is what the namespace holds there. The super cluster's quota counts what other pods use of it.
+// checkHeld refuses what a pod requests and its namespace does not hold in the super cluster. holds is what the
+// namespace holds there. The super cluster's quota counts what other pods use of it.
 //
 // Quantities that no pool can have are refused before anything is added up: adding or comparing a quantity such as
 // 1e1000000 writes it out, and so it is with -1e1000000 and 0e1000000.
-func held(pod *corev1.Pod, holds slice.Amounts) []Refusal {
-	if refusals := monstrous(pod); len(refusals) > 0 {
-		return refusals
+func checkHeld(pod *corev1.Pod, holds slice.Amounts, found *refusals) {
+	if anyMonstrous(pod) {
+		refuseMonstrous(pod, found)
+		return
 	}
-	var refusals []Refusal
 	requested := slice.Taken(pod, slice.Reading{Pods: true})
+	var lacking []corev1.ResourceName
 	for _, name := range requested.Names() {
+		if requested[name] > holds[name] {
+			lacking = append(lacking, name)
+		}
+	}
+	fields := requestFields(pod, lacking[:min(len(lacking), maxRefusals)])
+	for _, name := range lacking {
 		d := slice.DimensionOf(name)
 		amount, most := requested[name], holds[name]
 		switch {
-		case amount <= most:
-			continue
 		case most == 0 && name == corev1.ResourcePods:
-			refusals = append(refusals, Refusal{Field: "spec", Message: "the namespace holds no pods in this super cluster: its ResourceQuota bounds them at none"})
+			found.add("spec", "the namespace holds no pods in this super cluster: its ResourceQuota bounds them at none")
 		case most == 0:
-			refusals = append(refusals, Refusal{Field: requestsField(pod, name), Message: fmt.Sprintf(
-				"requests %s %s in total, and the namespace holds no %s in this super cluster: a ResourceQuota in the namespace must name %s",
-				d.Quantity(amount), name, name, d.QuotaKey)})
+			found.add(fields[name], "requests %s %s in total, and the namespace holds no %s in this super cluster: a ResourceQuota in the namespace must name %s",
+				d.Quantity(amount), name, name, d.QuotaKey)
 		default:
-			refusals = append(refusals, Refusal{Field: requestsField(pod, name), Message: fmt.Sprintf(
+			found.add(fields[name],
 				"requests %s %s in total, and the namespace holds %s in this super cluster: request less, or raise %s in the ResourceQuota of the namespace or the size of its slices",
-				d.Quantity(amount), name, d.Quantity(most), d.QuotaKey)})
+				d.Quantity(amount), name, d.Quantity(most), d.QuotaKey)
 		}
 	}
-	return refusals
 }
 
-// requestsField returns the path of the first request of a resource in a pod.
-func requestsField(pod *corev1.Pod, name corev1.ResourceName) string {
-	found := "spec"
-	eachResourceList(pod, func(path *field.Path, list corev1.ResourceList) {
-		if _, names := list[name]; names && found == "spec" && !strings.HasSuffix(path.String(), "limits") {
-			found = path.Key(string(name)).String()
-		}
-	})
-	return found
-}
-
-// monstrous returns the quantities of a pod that are larger than any pool.
-func monstrous(pod *corev1.Pod) []Refusal {
-	if !anyMonstrous(pod) {
+// requestFields returns the paths of the first requests of resources in a pod, found in one pass.
+func requestFields(pod *corev1.Pod, names []corev1.ResourceName) map[corev1.ResourceName]string {
+	if len(names) == 0 {
 		return nil
 	}
-	var refusals []Refusal
+	fields := make(map[corev1.ResourceName]string, len(names))
+	eachResourceList(pod, func(path *field.Path, list corev1.ResourceList) {
+		if len(list) == 0 || strings.HasSuffix(path.String(), "limits") {
+			return
+		}
+		for _, name := range names {
+			if _, requests := list[name]; requests && fields[name] == "" {
+				fields[name] = path.Key(string(name)).String()
+			}
+		}
+	})
+	for _, name := range names {
+		fields[name] = cmp.Or(fields[name], "spec")
+	}
+	return fields
+}
+
+// refuseMonstrous refuses the quantities of a pod that are larger than any pool.
+func refuseMonstrous(pod *corev1.Pod, found *refusals) {
 	refuse := func(path *field.Path, name corev1.ResourceName) {
 		most := slice.DimensionOf(name)
-		refusals = append(refusals, Refusal{Field: path.String(), Message: fmt.Sprintf(
-			"is larger than any pool: at most %s is allowed", most.Quantity(slice.MaxAmount))})
+		found.add(path.String(), "is larger than any pool: at most %s is allowed", most.Quantity(slice.MaxAmount))
 	}
 	eachResourceList(pod, func(path *field.Path, list corev1.ResourceList) {
 		var large []corev1.ResourceName
@@ -83,10 +92,9 @@ func monstrous(pod *corev1.Pod) []Refusal {
 			refuse(field.NewPath("spec", "volumes").Index(i).Child("emptyDir", "sizeLimit"), corev1.ResourceEphemeralStorage)
 		}
 	}
-	return refusals
 }
 
-// anyMonstrous returns whether monstrous returns any. It makes no paths, which most pods need none of.
+// anyMonstrous returns whether refuseMonstrous refuses any. It makes no paths, which most pods need none of.
 func anyMonstrous(pod *corev1.Pod) bool {
 	in := func(list corev1.ResourceList) bool {
 		for name, quantity := range list {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -108,10 +109,29 @@ func TestHeld(t *testing.T) {
 			holds := slice.Of(builders.Resources(tc.holds...))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			got := held(pod, holds)
+			found := &refusals{}
+			checkHeld(pod, holds, found)
+			got := found.all()
 			runtime.ReadMemStats(&after)
 			require.Empty(t, cmp.Diff(tc.want, got))
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100_000), "no quantity is written out: a million digits take four times as much")
 		})
 	}
+}
+
+// TestHeldInOnePass: containers are not looked through for each resource that is not held.
+func TestHeldInOnePass(t *testing.T) { //nolint:paralleltest // It counts what the process allocates.
+	const containers, names = 500, 2_000
+	requests := make([]string, 0, 2*names)
+	for i := range names {
+		requests = append(requests, fmt.Sprintf("a.b/x%04d", i), "1")
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, containers)}}
+	pod.Spec.Containers[containers-1].Resources = builders.Requests(requests...)
+	var found []Refusal
+	allocations := testing.AllocsPerRun(1, func() { found = Check(Default(), pod, Facts{Held: slice.Amounts{corev1.ResourcePods: 1}}) })
+	require.Less(t, allocations, float64(20*(containers+names)))
+	require.Len(t, found, maxRefusals+1)
+	require.Equal(t, "spec.containers[499].resources.requests[a.b/x0000]", found[0].Field)
+	require.Equal(t, "spec.containers[499].resources.requests[a.b/x0031]", found[maxRefusals-1].Field)
 }

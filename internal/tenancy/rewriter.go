@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,12 +27,17 @@ func NewRewriter(superNamespace string, superUID types.UID, owner Owner) Rewrite
 
 func underscored(uid types.UID) string { return strings.ReplaceAll(string(uid), "-", "_") }
 
-// Rewrite returns text with the tenant's names.
+// figures are what kubelets say of a node in messages about one of its pods: what all pods use there, and what it has.
+// Of both $1 and $2 stay.
+var figures = regexp.MustCompile(`(Node didn't have enough [a-z]+: [^,]{1,300}, requested: [0-9]+)(?:, used: [0-9]+)?, capacity: [0-9]+|` +
+	`(The node was low on resource: [^ ]{1,300} )Threshold quantity: [^ ]{1,100}, available: [^ ]{1,100} ?`)
+
+// Rewrite returns text with the tenant's names, and without figures of nodes.
 func (r Rewriter) Rewrite(text string) string {
 	if text == "" {
 		return "" // most messages; the replacer is built at its first use
 	}
-	return r.replacer.Replace(text)
+	return r.replacer.Replace(figures.ReplaceAllString(text, "$1$2"))
 }
 
 // Messages returns pointers to the messages of a status. Kubelets and schedulers write them, with names of the super

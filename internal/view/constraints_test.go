@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/policy"
@@ -90,6 +92,16 @@ func TestProjectionIsBounded(t *testing.T) { //nolint:paralleltest // It measure
 				})
 			}
 		}},
+		"resource names of a sidecar, in all that start after it": {excess: "more than 64 different resource names", change: func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = make([]corev1.Container, 1_000)
+			pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			pod.Spec.InitContainers[0].Resources.Requests = resourcesNamed(10_000)
+		}},
+		"resource names of the status of a sidecar": {excess: "more than 64 different resource names", change: func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = make([]corev1.Container, 1_000)
+			pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{AllocatedResources: resourcesNamed(10_000)}}
+		}},
 		"containers": {change: func(pod *corev1.Pod) {
 			for i := range 7_500 {
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Resources: builders.Requests("cpu", "1m")})
@@ -105,8 +117,9 @@ func TestProjectionIsBounded(t *testing.T) { //nolint:paralleltest // It measure
 				runtime.GC()
 				runtime.ReadMemStats(&before)
 				projected, err := TenantPod(pod)
-				runtime.ReadMemStats(&after)
 				require.NoError(t, err)
+				Used(pod)
+				runtime.ReadMemStats(&after)
 				require.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 				t.Logf("%.1f MiB", float64(after.TotalAlloc-before.TotalAlloc)/(1<<20))
 				of := projected.(*corev1.Pod)
@@ -115,4 +128,12 @@ func TestProjectionIsBounded(t *testing.T) { //nolint:paralleltest // It measure
 			})
 		}
 	}
+}
+
+func resourcesNamed(n int) corev1.ResourceList {
+	resources := corev1.ResourceList{}
+	for i := range n {
+		resources[corev1.ResourceName(fmt.Sprint("a.b/x", i))] = resource.MustParse("1")
+	}
+	return resources
 }

@@ -44,8 +44,8 @@ func pinnedTo(pod *corev1.Pod) (string, bool) {
 // resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
 // cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can
 // judge (ports, volumes other than claims) is left out. Of a Pod that demands more than is read, or has more labels
-// than go down, nothing is demanded, and few tolerations are kept: it says so (nodegroups.AnnotationExcess). The object
-// belongs to the caller and is changed.
+// than go down, nothing is demanded, and few tolerations are kept; of one that names more resources than are read, no
+// containers are. It says so (nodegroups.AnnotationExcess). The object belongs to the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -69,6 +69,11 @@ func TenantPod(object any) (any, error) {
 	if failed := failedchoice.Of(pod); len(failed) > 0 && pod.Spec.NodeName == "" {
 		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	}
+	excess := policy.ExcessOfResources(pod)
+	if excess != "" {
+		pod.Spec.InitContainers, pod.Spec.Containers, pod.Spec.Resources, pod.Spec.Overhead = nil, nil, nil, nil
+		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions}
+	}
 	projected := corev1.PodSpec{
 		NodeName:                      SuperCluster(pod.Spec.NodeName, annotations[schedulerv1alpha1.AnnotationSuperCluster]),
 		SchedulerName:                 pod.Spec.SchedulerName,
@@ -86,7 +91,7 @@ func TenantPod(object any) (any, error) {
 		projected.ResourceClaims = pod.Spec.ResourceClaims[:min(1, len(pod.Spec.ResourceClaims))] // one is enough to refuse it
 	}
 	tolerations := pod.Spec.Tolerations
-	if excess := cmp.Or(policy.ExcessOfMetadata(pod), policy.ExcessOfDemands(&pod.Spec)); excess != "" {
+	if excess := cmp.Or(excess, policy.ExcessOfMetadata(pod), policy.ExcessOfDemands(&pod.Spec)); excess != "" {
 		annotations[nodegroups.AnnotationExcess] = excess
 		tolerations = tolerations[:min(len(tolerations), policy.MaxTolerations)]
 	} else {

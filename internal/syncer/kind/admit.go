@@ -80,9 +80,9 @@ type Limit struct {
 // Within is Fits for a limit.
 func (e *Env) Within(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, limit Limit) bool {
 	resource := ResourceOf(TitleOf(key.Kind))
-	change := Amount{1, SizeOf(superObject)}
+	change := Amount{1, StoredSize(superObject)}
 	if existing != nil {
-		change = Amount{0, SizeOf(superObject) - SizeOf(existing)}
+		change = Amount{0, StoredSize(superObject) - StoredSize(existing)}
 	}
 	sum, ok := e.Tally.Reserve(key, existing == nil, change, limit.Amount, e.Clock.Now())
 	if ok {

@@ -25,11 +25,11 @@ import (
 const ReasonWriteRateExceeded = "WriteRateExceeded"
 
 const (
-	// revisionBytes is what a revision takes in etcd besides the object: its keys, and managedFields of few fields.
+	// revisionBytes is what a revision takes in etcd besides StoredSize: its keys.
 	revisionBytes = 1 << 10
-	// podRevisions is how often a pod is written that was created: by us, by the scheduler that binds it, and about
-	// twice by the kubelet whose containers start.
-	podRevisions = 4
+	// podRevisions is how often a pod is written that was created, besides once for each of its containers, which the
+	// kubelet starts: by us, by the scheduler that binds it, and by the kubelet.
+	podRevisions = 3
 	// maxTurn bounds how long a write waits for its turn: patrol tries it as often.
 	maxTurn = time.Minute
 )
@@ -99,8 +99,8 @@ func (w *writeRates) funcs() interceptor.Funcs {
 var errUncounted = errors.New("what it writes is not counted")
 
 func revisionsOf(created client.Object) int64 {
-	if _, isPod := created.(*corev1.Pod); isPod {
-		return podRevisions
+	if pod, isPod := created.(*corev1.Pod); isPod {
+		return podRevisions + int64(len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	}
 	return 1
 }
@@ -113,7 +113,7 @@ func (w *writeRates) write(object client.Object, revisions int64, do func() erro
 	}
 	// A quota takes room from its tenant and gives it to others, so it does not wait.
 	_, atOnce := object.(*corev1.ResourceQuota)
-	if wait := w.take(tenant, revisions*(SizeOf(object)+revisionBytes), atOnce); wait > 0 {
+	if wait := w.take(tenant, revisions*(StoredSize(object)+revisionBytes), atOnce); wait > 0 {
 		return engine.WaitFor(wait, "limits.writes of the tenant")
 	}
 	return do()

@@ -53,10 +53,10 @@ func amountOf(object client.Object) *Amount {
 	if object == nil {
 		return nil
 	}
-	return &Amount{1, SizeOf(object)}
+	return &Amount{1, StoredSize(object)}
 }
 
-// SizeOf returns the size of an object in the API server's storage, roughly.
+// SizeOf returns the size of an object, without managedFields where it has none, as in caches.
 func SizeOf(object client.Object) int64 {
 	switch typed := object.(type) {
 	case interface{ Size() int }:

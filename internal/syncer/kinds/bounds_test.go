@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,6 +102,14 @@ func manyLabels(n int) map[string]string {
 
 func containersNamed(n int) []corev1.Container {
 	return list(n, func(i int) corev1.Container { return corev1.Container{Name: fmt.Sprint("c", i), Image: "i"} })
+}
+
+func resourcesNamed(n int) corev1.ResourceList {
+	resources := corev1.ResourceList{}
+	for i := range n {
+		resources[corev1.ResourceName(fmt.Sprint("a.b/x", i))] = resource.MustParse("1")
+	}
+	return resources
 }
 
 func servicesAt(n, ports int) []client.Object {
@@ -232,6 +241,28 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 					return variable
 				})
 			},
+			want: "its lists and maps have more than 5000 entries together: at most as many go down",
+		},
+		{
+			name: "as many variables with the node as go down", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = list(4_900, func(i int) corev1.EnvVar {
+					variable := fieldEnv("spec.nodeName")
+					variable.Name = fmt.Sprint("V", i)
+					return variable
+				})
+			},
+		},
+		{
+			name: "a large argument", pod: func(pod *corev1.Pod) { pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 1_400_000)} },
+			want: "bytes: at most 262144 go down",
+		},
+		{
+			name: "ports", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Ports = list(4_000, func(i int) corev1.ContainerPort {
+					return corev1.ContainerPort{ContainerPort: int32(i + 1), Protocol: corev1.ProtocolTCP} //nolint:gosec // Few.
+				})
+			},
+			want: "its containers have 4000 ports: at most 1000 go down",
 		},
 		{
 			name: "options of the resolver", services: clusterDNS(), pod: func(pod *corev1.Pod) {
@@ -260,6 +291,21 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 				})
 			},
 			want: "it has 20000 volumes: at most 1000 go down",
+		},
+		{
+			name: "resource names, in one of many containers", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers = containersNamed(500)
+				pod.Spec.Containers[499].Resources.Requests = resourcesNamed(5_000)
+			},
+			want: "it has more than 64 different resource names: at most as many are read",
+		},
+		{
+			name: "resource names of a sidecar, in all that start after it", pod: func(pod *corev1.Pod) {
+				pod.Spec.InitContainers = containersNamed(499)
+				pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+				pod.Spec.InitContainers[0].Resources.Limits = resourcesNamed(5_000)
+			},
+			want: "it has more than 64 different resource names: at most as many are read",
 		},
 		{
 			name: "tolerations", pod: func(pod *corev1.Pod) { pod.Spec.Tolerations = notReady(20_000) },

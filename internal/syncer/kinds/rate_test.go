@@ -126,6 +126,40 @@ func TestWriteRateOfOrdinaryPods(t *testing.T) {
 	}
 }
 
+// TestWriteRateOfContainers: kubelets write a pod again as each of its containers starts.
+func TestWriteRateOfContainers(t *testing.T) {
+	t.Parallel()
+	for containers, most := range map[int]int{1: 64 << 20 / (4 * 100_000), 97: 64 << 20 / (100 * 100_000)} {
+		r := newRated(t)
+		pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}}, ownerOf("uid"))
+		pod.Spec.InitContainers, pod.Spec.Containers = containersNamed(containers/2), containersNamed(containers-containers/2)
+		pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 100_000)}
+		created := 0
+		for r.env.Super.Create(t.Context(), pod) == nil {
+			created++
+		}
+		require.LessOrEqual(t, created, most+1)
+		require.Greater(t, created, most/2)
+	}
+}
+
+// TestWriteRateCountsFields: an object whose managedFields are many times as large counts what they take.
+func TestWriteRateCountsFields(t *testing.T) {
+	t.Parallel()
+	r := newRated(t)
+	service := builders.Owned(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "s"}}, ownerOf("uid"))
+	service.Spec.Ports = list(1_000, func(i int) corev1.ServicePort {
+		return corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(i + 1), Protocol: corev1.ProtocolTCP} //nolint:gosec // Few.
+	})
+	const managed = 100 << 10 // of 22 KiB
+	writes := 0
+	for r.env.Super.Update(t.Context(), service) == nil {
+		writes++
+	}
+	require.LessOrEqual(t, writes, 64<<20/managed+1)
+	require.Greater(t, writes, 64<<20/managed/2)
+}
+
 // TestWriteRateOfManyWaits lets 1,000 objects wait: each is tried at its turn, and few are tried in vain.
 func TestWriteRateOfManyWaits(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,9 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/network"
 )
 
-// TestLimitsAddUp: what the default policy lets a tenant have in a super cluster is a tenth of an etcd of 2 GiB. A kind
-// that is written there has a limit, or is named here.
+// TestLimitsAddUp: what the default policy lets a tenant have in a super cluster is a tenth of an etcd of 2 GiB, as
+// kind.StoredSize counts, so at most a fifth with managedFields. A kind that is written there has a limit, or is named
+// here.
 func TestLimitsAddUp(t *testing.T) {
 	t.Parallel()
 	const etcd = 2 << 30

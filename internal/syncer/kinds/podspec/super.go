@@ -28,6 +28,7 @@ func SuperPod(tenantPod, superPod *corev1.Pod, owner tenancy.Owner, rules *kind.
 	superPod.Name = tenantPod.Name
 	superPod.Spec = *tenantPod.Spec.DeepCopy()
 	translatePodSpec(tenantPod, &superPod.Spec, owner, rules, env)
+	slowReadiness(superPod)
 }
 
 // UpdatePod is SuperPod for an existing super pod. It returns what files do not show because it is too much.
