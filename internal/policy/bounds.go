@@ -28,7 +28,7 @@ const (
 	// decoded JSON, where names count, too, whatever its size.
 	maxEntries, maxMembers, smallObject = 5_000, 10_000, 64 << 10
 	// maxSpec is how large the spec of a pod may be, in bytes: kubelets write all of it with each change of its status.
-	maxSpec = 256 << 10
+	maxSpec = 512 << 10
 	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
 	maxContainers = 500
 	// maxResources is how many different resources a pod may name: pods are compared with nodes and quotas by each, and

@@ -1,8 +1,6 @@
 package policy
 
-import (
-	"sync"
-)
+import "sync"
 
 // Ref holds the policy in force for one tenant while a connection to it lasts. It is safe for concurrent use. The nil
 // Ref and the zero Ref hold the shipped policy.

@@ -37,7 +37,10 @@ func (r Rewriter) Rewrite(text string) string {
 	if text == "" {
 		return "" // most messages; the replacer is built at its first use
 	}
-	return r.replacer.Replace(figures.ReplaceAllString(text, "$1$2"))
+	if strings.Contains(text, "The node was low on resource") || strings.Contains(text, "Node didn't have enough") {
+		text = figures.ReplaceAllString(text, "$1$2")
+	}
+	return r.replacer.Replace(text)
 }
 
 // Messages returns pointers to the messages of a status. Kubelets and schedulers write them, with names of the super

@@ -15,14 +15,15 @@ func listOf(location *url.URL, query url.Values) string {
 	return location.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
 }
 
-// objectPatience is how long what becomes of one object counts for the others after it was read. The largest one is
-// decoded in a twentieth of it.
-const objectPatience = 2 * time.Second
+// objectPatience is how long what becomes of the largest object counts for the others after it was read, and
+// leastPatience for a small one. Each is decoded in a twentieth of it.
+const objectPatience, leastPatience = 2 * time.Second, 100 * time.Millisecond
 
 // object counts for what is decoded what becomes of an object, until it was.
 func (b *Bounds) object(memory int64) {
 	b.decodes(memory)
-	time.AfterFunc(objectPatience, func() { b.decodes(-memory) })
+	patience := max(leastPatience, time.Duration(float64(objectPatience)*float64(memory)/maxObjectMemory))
+	time.AfterFunc(patience, func() { b.decodes(-memory) })
 }
 
 // decodes adds to what becomes of the texts that are decoded.
@@ -69,8 +70,8 @@ type pages struct {
 // collections are the paths of lists, and of none of the objects in them.
 var collections = regexp.MustCompile(`/(api/v1|apis/[^/]+/[^/]+)(/namespaces/[^/]+)?/[^/]+$`)
 
-// readsList returns whether a request that is no watch reads a list. One of one object asks whether there is any: nobody
-// reads on, and no watch follows.
+// readsList returns whether a request that is no watch reads a list. One of one object asks whether there is any:
+// nobody reads on, and no watch follows.
 func readsList(request *http.Request, query url.Values) bool {
 	return request.Method == http.MethodGet && query.Get("limit") != "1" && collections.MatchString(request.URL.Path)
 }
@@ -108,22 +109,27 @@ func (b *Bounds) page(list string, before, most content) {
 	})
 	b.lists[list] = page
 	b.decoding += page.counted
-	b.relists.ReserveN(time.Now(), int(most.memory*share/max(b.mayBecome(), 1)))
+	if charged := most.memory * share / max(b.mayBecome(), 1); charged >= share/small {
+		b.relists.ReserveN(time.Now(), int(charged))
+	}
 }
 
 const (
-	// listsPerHour bounds how often a tenant may have as much listed as its lists may become. An API server has a client
-	// list anew with two lines: a watch that ends because its version has expired.
+	// listsPerHour bounds how often a tenant may have as much listed as its lists may become. An API server has a
+	// client list anew with two lines: a watch that ends because its version has expired.
 	listsPerHour = 16
 	// share are the parts in which one of them counts.
 	share = 1_000_000
+	// small is the part of a share below which a page costs nothing: small lists are read again on purpose, too.
+	small = 100
 )
 
 func newRelists() *rate.Limiter {
 	return rate.NewLimiter(listsPerHour*share/rate.Limit(time.Hour.Seconds()), listsPerHour*share)
 }
 
-// listsTooOften returns the bound that is exceeded by what lists became so far, nil unless a request begins another one.
+// listsTooOften returns the bound that is exceeded by what lists became so far, nil unless a request begins another
+// one.
 func (b *Bounds) listsTooOften(request *http.Request) *ExcessError {
 	if b.relists.Tokens() >= 0 {
 		return nil

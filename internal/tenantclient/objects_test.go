@@ -53,29 +53,31 @@ func read(t *testing.T, bounds *tenantclient.Bounds, path, contentType, text str
 	return response.Body, err
 }
 
-// TestObjectsAreBounded: one object, in an answer or in an event, becomes no more than 16 MiB, and its text is no longer
-// than errors of decoders may be. What etcd takes is read.
+// TestObjectsAreBounded: one object, in an answer or in an event, becomes no more than 32 MiB, and its text is no
+// longer than errors of decoders may be. What etcd takes is read.
 func TestObjectsAreBounded(t *testing.T) {
 	t.Parallel()
 	const object, one, watch = "/api/v1/namespaces/n/pods/a", "/api/v1/pods?limit=1", "/api/v1/pods?watch=true"
-	const tooMuch, tooLong = "is more than 16Mi (limits.answerBytes of TenantPolicy default)", "is more than 3Mi (limits.answerBytes of TenantPolicy default)"
+	const tooMuch, tooLong = "is more than 32Mi", "is more than 4Mi"
 	large := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, Data: map[string]string{"page": strings.Repeat("0123456789abcde\n", 1_500_000/16)}}
 	pod, err := json.Marshal(ordinaryPod())
 	require.NoError(t, err)
 	custom := `{"kind":"A","apiVersion":"g/v1","spec":[` + strings.Repeat(string(pod)+",", 1_500_000/len(pod)) + `{}]}`
-	long := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"` + strings.Repeat(`\u0001`, 600_000) + `"}}`
+	pairs := `{"kind":"A","apiVersion":"g/v1","spec":[` + strings.Repeat(`{"ip":"10.100.200.30","port":8080},`, 3<<19/35) + `{}]}`
+	long := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"` + strings.Repeat(`\u0001`, 800_000) + `"}}`
 	page := func(item string) string { return `{"kind":"PodList","apiVersion":"v1","items":[` + item + "]}" }
 	for _, tc := range []struct{ name, path, contentType, text, wantErr string }{
-		{name: "structures", path: object, contentType: protobufType, text: containers(50_000), wantErr: "What becomes of the answer to GET /api/v1/namespaces/n/pods/a " + tooMuch},
-		{name: "structures in a list of one", path: one, contentType: protobufType, text: messages("PodList", field(2, field(2, strings.Repeat("\x12\x00", 50_000)))), wantErr: "What becomes of the answer to GET /api/v1/pods " + tooMuch},
-		{name: "structures in an event", path: watch, contentType: protobufType, text: modified(containers(50_000)), wantErr: "What becomes of an event of GET /api/v1/pods " + tooMuch},
-		{name: "objects in JSON", path: "/apis/g/v1/namespaces/n/as/a", contentType: jsonType, text: `{"a":[` + strings.Repeat(`{"":0},`, 50_000) + "{}]}", wantErr: "What becomes of the answer to GET /apis/g/v1/namespaces/n/as/a " + tooMuch},
+		{name: "structures", path: object, contentType: protobufType, text: containers(100_000), wantErr: "What becomes of the answer to GET /api/v1/namespaces/n/pods/a " + tooMuch},
+		{name: "structures in a list of one", path: one, contentType: protobufType, text: messages("PodList", field(2, field(2, strings.Repeat("\x12\x00", 100_000)))), wantErr: "What becomes of the answer to GET /api/v1/pods " + tooMuch},
+		{name: "structures in an event", path: watch, contentType: protobufType, text: modified(containers(100_000)), wantErr: "What becomes of an event of GET /api/v1/pods " + tooMuch},
+		{name: "objects in JSON", path: "/apis/g/v1/namespaces/n/as/a", contentType: jsonType, text: `{"a":[` + strings.Repeat(`{"":0},`, 100_000) + "{}]}", wantErr: "What becomes of the answer to GET /apis/g/v1/namespaces/n/as/a " + tooMuch},
 		{name: "a long time", path: object, contentType: jsonType, text: long, wantErr: "The answer to GET /api/v1/namespaces/n/pods/a " + tooLong},
 		{name: "a long time in an event", path: watch, contentType: jsonType, text: `{"type":"ADDED","object":` + long + "}", wantErr: "An event of GET /api/v1/pods " + tooLong},
 		{name: "a long time in a list of one", path: one, contentType: jsonType, text: page(long), wantErr: "The answer to GET /api/v1/pods " + tooLong},
 		{name: "a long time in a list", path: "/api/v1/pods", contentType: jsonType, text: page(long), wantErr: "A string in the answer to GET /api/v1/pods " + tooLong},
 		{name: "a ConfigMap", path: "/api/v1/namespaces/n/configmaps/a", contentType: protobufType, text: inProtobuf(t, large)},
 		{name: "a custom object", path: "/apis/g/v1/namespaces/n/as/a", contentType: jsonType, text: custom},
+		{name: "a custom object of pairs", path: "/apis/g/v1/namespaces/n/as/a", contentType: jsonType, text: pairs},
 		{name: "a ConfigMap in an event", path: watch, contentType: protobufType, text: modified(inProtobuf(t, large))},
 		{name: "a list", path: "/apis/g/v1/namespaces/n/as", contentType: jsonType, text: page(custom + "," + custom)},
 		{name: "a list in protobuf", path: "/api/v1/namespaces/n/pods", contentType: protobufType, text: messages("PodList", field(2, field(2, strings.Repeat("\x12\x00", 50_000))))},
@@ -152,8 +154,8 @@ func TestEventsCostTheirMemory(t *testing.T) {
 	})
 }
 
-// TestListsHaveARate: who lets a client list anew again and again ends the connection, and is asked no more until an hour
-// has passed with as much as may be listed in it.
+// TestListsHaveARate: who lets a client list anew again and again ends the connection, and is asked no more until an
+// hour has passed with as much as may be listed in it.
 func TestListsHaveARate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -108,7 +108,8 @@ func (b *Bounds) exceed(excess *ExcessError) {
 type ExcessError struct {
 	// What was too large, as the beginning of a sentence: "The answer to GET /api/v1/pods".
 	What string
-	// Limit is the largest allowed value, with its unit, and Field the field of the TenantPolicy that sets it.
+	// Limit is the largest allowed value, with its unit, and Field the field of the TenantPolicy that sets it, "" for a
+	// limit that no policy sets.
 	Limit, Field string
 	// Policy is the name of the TenantPolicy.
 	Policy string
@@ -116,6 +117,9 @@ type ExcessError struct {
 
 // Error implements error.
 func (e *ExcessError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("%s is more than %s", e.What, e.Limit)
+	}
 	return fmt.Sprintf("%s is more than %s (limits.%s of TenantPolicy %s)", e.What, e.Limit, e.Field, e.Policy)
 }
 

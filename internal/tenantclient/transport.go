@@ -23,14 +23,13 @@ const (
 	HeaderTimeout = 15 * time.Second
 	// answerTimeout bounds the time until an answer that is no watch has ended.
 	answerTimeout = time.Minute
-	// maxObjectBytes bounds the text of one object, in an answer or in an event of a watch, and of one string in a list:
-	// errors of decoders quote it. client-go's own bound of events is none: its JSON framing reads an event to the end
-	// before it looks at the size. etcd takes objects of 1.5 MiB.
-	maxObjectBytes = 3 << 20
+	// maxObjectBytes bounds the text of one object, in an answer or in an event of a watch, and of one string in a
+	// list: errors of decoders quote it. client-go's own bound of events is none: its JSON framing reads an event to
+	// the end before it looks at the size. etcd takes objects of 1.5 MiB.
+	maxObjectBytes = 4 << 20
 	// maxObjectMemory bounds what becomes of such a text. A ConfigMap becomes 1.1 times its text, a pod in protobuf 6
-	// times, and a custom object as full of structures as a pod 11 times; more than half of that one is managedFields,
-	// which become nothing. So of etcd's 1.5 MiB at most 9 MiB become.
-	maxObjectMemory = 16 << 20
+	// times, and a custom object that is full of pairs of short texts 20 times: of etcd's 1.5 MiB 30 MiB become.
+	maxObjectMemory = 32 << 20
 	// memoryPerWork is how many bytes of memory an event may become for each byte of its rate.
 	memoryPerWork = 8
 	// maxRead bounds one read of a watch: the limiter's burst is no smaller.
@@ -189,8 +188,8 @@ type body struct {
 	// held is what is in memory of it, as part of Bounds.inFlight. It is nothing any more once it is closed, which a
 	// watch is while it is read.
 	held int64
-	// becomes is what becomes of it in memory, as part of Bounds.decoding: of an answer until it was read, of the largest
-	// one of the events that the client has, or that is read, until it asks for more.
+	// becomes is what becomes of it in memory, as part of Bounds.decoding: of an answer until it was read, of the
+	// largest one of the events that the client has, or that is read, until it asks for more.
 	becomes int64
 	closed  bool
 }
@@ -373,8 +372,8 @@ func (b *body) become(memory int64) {
 	}
 }
 
-// admit returns an error if a text holds too much, alone or with what else is decoded. In between it waits until as many
-// bytes of events may be read as are as much work.
+// admit returns an error if a text holds too much, alone or with what else is decoded. In between it waits until as
+// many bytes of events may be read as are as much work.
 func (b *body) admit(most content, work int64) error {
 	excess := b.excess(most)
 	if excess == nil && b.watch {
@@ -397,15 +396,15 @@ func (b *body) admit(most content, work int64) error {
 // ended notes what an answer held once it was read, and counts for what is decoded from then on without it: client-go
 // closes it first, and decodes it later.
 func (b *body) ended() {
-	switch {
-	case b.watch:
+	if b.watch {
 		return
-	case b.list != "":
-		b.bounds.page(b.list, b.before, b.most)
-	default:
-		b.bounds.object(b.most.memory)
 	}
-	b.become(0)
+	b.become(0) // first: for a moment it counts too little rather than twice
+	if b.list != "" {
+		b.bounds.page(b.list, b.before, b.most)
+		return
+	}
+	b.bounds.object(b.most.memory)
 }
 
 // wait waits until that many bytes of events may be read.
@@ -444,16 +443,22 @@ func (b *body) excess(most content) *ExcessError {
 		answer = "An event of " + b.what
 	}
 	objectBytes, objectMemory := min(answerBytes, maxObjectBytes), min(answerBytes, maxObjectMemory)
+	overObject := func(what string, limit int64) *ExcessError {
+		if limit < answerBytes {
+			return &ExcessError{What: what, Limit: bytesOf(limit)}
+		}
+		return over(what, limit, "answerBytes")
+	}
 	allBytes := cachedBytes + answerBytes
 	switch {
 	case b.list == "" && most.bytes > objectBytes:
-		return over(answer, objectBytes, "answerBytes")
+		return overObject(answer, objectBytes)
 	case b.list == "" && most.memory > objectMemory:
-		return over("What becomes of "+lower(answer), objectMemory, "answerBytes")
+		return overObject("What becomes of "+lower(answer), objectMemory)
 	case most.bytes > answerBytes:
 		return over(answer, answerBytes, "answerBytes")
 	case int64(b.trimmer.length) > objectBytes: // all of it is in what was read last
-		return over("A string in "+lower(answer), objectBytes, "answerBytes")
+		return overObject("A string in "+lower(answer), objectBytes)
 	case b.bounds.kept()+b.bounds.inFlight.Load() > allBytes:
 		return over("What is kept, with all answers that are being read,", allBytes, "cachedBytes")
 	case b.list == "":

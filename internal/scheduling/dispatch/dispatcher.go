@@ -46,7 +46,7 @@ type Dispatcher struct {
 	began time.Time
 }
 
-// PlacementChange is one or more changes of a NamespacePlacement. old is nil if it was created, current if it was
+// PlacementChange is one or more changes of a NamespacePlacement. Old is nil if it was created, Current if it was
 // deleted. Both are shared with the informer and never changed.
 type PlacementChange struct {
 	Old, Current *schedulerv1alpha1.NamespacePlacement
@@ -69,7 +69,7 @@ type Subscriber struct {
 }
 
 // New returns a Dispatcher that knows nothing before Watch. A forgetful one keeps no changes for tenants that
-// have no controller: pod schedulers alone (PartPods) need none, because they judge all pods anew when they start.
+// have no controller: pod schedulers alone (scheduling.PartPods) need none, because they judge all pods anew when they start.
 func New(forgetful bool) *Dispatcher {
 	return &Dispatcher{
 		subscribers: map[string]*Subscriber{}, missed: map[string]map[string]PlacementChange{}, nodes: map[string]*corev1.Node{},
@@ -181,7 +181,7 @@ func (d *Dispatcher) Placement(change PlacementChange) {
 }
 
 // miss keeps a change for the tenant's next controller, or passes it to one that has subscribed meanwhile. Deletions
-// are not kept: a controller that starts enqueues all its namespaces (tenantController.watch).
+// are not kept: a controller that starts enqueues all its namespaces (watch of its controller).
 func (d *Dispatcher) miss(clusterKey, name string, change PlacementChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

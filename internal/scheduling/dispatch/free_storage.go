@@ -16,7 +16,7 @@ import (
 )
 
 // FreeStorage holds what super clusters say of their storage, as CSIDrivers and CSIStorageCapacities of the pod views:
-// one set of objects for all tenants, whose informers are storageInformers. It is safe for concurrent use.
+// one set of objects for all tenants, whose informers package podscheduler has. It is safe for concurrent use.
 type FreeStorage struct {
 	Drivers, Capacities cache.Indexer
 	// free is what each virtual Node says. The map is replaced, and never changed.

@@ -24,7 +24,7 @@ type HeldNamespaces struct {
 	asked map[string]HeldAnswer
 }
 
-// HeldAnswer is what a super cluster held of the tenant when it was asked. known is whether it said so.
+// HeldAnswer is what a super cluster held of the tenant when it was asked. Known is whether it said so.
 type HeldAnswer struct {
 	Namespaces sets.Set[string]
 	Known      bool

@@ -17,7 +17,7 @@ const GonePatience = 5 * time.Minute
 // of service once they are not Ready.
 const GoneCheckPeriod = 20 * time.Second
 
-// OutOfService is what a virtual Node says about the tenants' Nodes of its super cluster. The zero outOfService says
+// OutOfService is what a virtual Node says about the tenants' Nodes of its super cluster. The zero OutOfService says
 // that they serve.
 type OutOfService struct {
 	// declared is whether the operator says that the super cluster is out of service, by the taint

@@ -34,7 +34,7 @@ const (
 	// evictionTimeout bounds one request. An API server tries for 10 seconds to delete a pod that has another UID.
 	evictionTimeout = 15 * time.Second
 	// evictionsTime is the time after which one call of evict begins no request any more. Together with evictionTimeout
-	// it is well below reconcileTimeout.
+	// it is well below the minute of a reconcile.
 	evictionsTime = 15 * time.Second
 	// moreDelay is after how long evict has to be called again for the pods beyond evictionsPerCall.
 	moreDelay = time.Second
@@ -70,7 +70,7 @@ const (
 // evictionTimeout per try. Nothing is lost by it: what is leaving stays reserved, and is charged to the tenant, until
 // its pods are gone.
 type Evictor struct {
-	// Post requests one eviction, and remove one deletion.
+	// Post requests one eviction, and Remove one deletion.
 	Post       func(context.Context, *policyv1.Eviction) error
 	Remove     func(context.Context, *corev1.Pod) error
 	Pods       corev1listers.PodLister
@@ -97,7 +97,7 @@ type blockedNamespace struct {
 	forbidden, forbidding int
 }
 
-// PostEvictions returns evictor.post for a tenant's API server. Clientsets' EvictV1 takes the answer about a pod with
+// PostEvictions returns Evictor.Post for a tenant's API server. Clientsets' EvictV1 takes the answer about a pod with
 // two budgets, status code 201 and a Status of failure, for success, and waits as long as an API server that answers
 // 429 asks it to.
 func PostEvictions(api kubernetes.Interface) func(context.Context, *policyv1.Eviction) error {
@@ -108,7 +108,7 @@ func PostEvictions(api kubernetes.Interface) func(context.Context, *policyv1.Evi
 	}
 }
 
-// Deletions returns evictor.remove for a tenant's API server.
+// Deletions returns Evictor.Remove for a tenant's API server.
 func Deletions(api kubernetes.Interface) func(context.Context, *corev1.Pod) error {
 	return func(ctx context.Context, pod *corev1.Pod) error {
 		//nolint:wrapcheck // evictRound does

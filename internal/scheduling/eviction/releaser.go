@@ -120,7 +120,7 @@ func (r *Releaser) wait(ctx context.Context, np *schedulerv1alpha1.NamespacePlac
 	return again
 }
 
-// SetWaiting takes note of whether a NamespacePlacement has anything to be released. Informers call it.
+// SetWaiting takes note of whether a NamespacePlacement has anything to be released.
 func (r *Releaser) SetWaiting(namespace types.NamespacedName, waits bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -243,8 +243,8 @@ func ofStatefulSet(pod *corev1.Pod) bool {
 	return controller != nil && controller.Kind == "StatefulSet"
 }
 
-// Reconcile repairs the pods of a request by the placements in the cache. When these change, requestsFor enqueues the
-// namespace's pods again, so a choice that was made just before is found.
+// Reconcile repairs the pods of a request by the placements in the cache. When these change, scheduling.requestsFor
+// enqueues the namespace's pods again, so a choice that was made just before is found.
 func (r *Reconciler) Reconcile(ctx context.Context, item dispatch.Request) (reconcile.Result, error) {
 	pods, err := r.requested(item)
 	if err != nil || len(pods) == 0 {

@@ -120,7 +120,7 @@ func (r *RelocationReconciler) Reconcile(ctx context.Context, item dispatch.Requ
 	}
 	now, interval := r.Clock.Now(), namespaces.MovesInterval(r.Policy)
 	if apierrors.IsNotFound(err) || np == nil || np.Spec.NamespaceUID != namespace.UID || np.DeletionTimestamp != nil || interval == 0 {
-		delete(r.Attempts, item.Namespace) // a pod that waits on asks again (podHandler)
+		delete(r.Attempts, item.Namespace) // a pod that waits on asks again (scheduling.podHandler)
 		return reconcile.Result{}, nil
 	}
 	again, _ := placement.MovesFrom(np, interval, now)

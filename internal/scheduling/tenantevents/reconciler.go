@@ -44,7 +44,7 @@ const (
 	// ReasonLeaving: what the namespace has in a super cluster is to leave it: it is drained, lost, or not wanted any
 	// more. The message says which and why.
 	ReasonLeaving = "Leaving"
-	// ReasonLeft: nothing of the namespace is reserved any more in a super cluster that it was to leave.
+	// reasonLeft: nothing of the namespace is reserved any more in a super cluster that it was to leave.
 	reasonLeft = "Left"
 	// ReasonPreempted: what the namespace has in a super cluster is beyond what is guaranteed to the tenant, and is
 	// given back to those to whom it is. Its pods there are evicted within their disruption budgets until the time
@@ -57,7 +57,7 @@ const (
 	// ReasonChoiceUnmet: what leaves super clusters is placed by the operator's labels alone, because no other super
 	// cluster has those that the namespace's choice requires.
 	ReasonChoiceUnmet = "ChoiceUnmet"
-	// ReasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
+	// reasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
 	reasonStays = "Stays"
 )
 

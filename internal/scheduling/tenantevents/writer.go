@@ -186,7 +186,7 @@ func (r boundedRecorder) Eventf(regarding, related runtime.Object, kind, reason,
 	}
 }
 
-// ReasonScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
+// reasonScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
 const reasonScheduled = "Scheduled"
 
 // podRecorder drops the Events Scheduled, each of which costs the tenant's API server a request: the super cluster's

@@ -20,12 +20,16 @@ func StoredSize(object client.Object) int64 { return max(SizeOf(object), fieldBy
 // "k:{\"\":\"\"}":{".":{}}, and \"protocol\":\"SCTP\" there.
 const perField, perElement, perProtocol = 8, 25, 24
 
+// jsonFields are how many halves of a custom object its managedFields count at most.
+const jsonFields = 3
+
 // fieldBytes returns the size of the managedFields of an object that one manager writes, about. Caches have
 // none, and a write has to be counted before there are any. Tags of the API's types tell the lists whose elements are
-// managed one by one; of JSON all are taken for such.
+// managed one by one. Of JSON all are taken for such, up to jsonFields: what a custom resource does not say is managed
+// as a whole.
 func fieldBytes(object client.Object) (size int64) {
 	if untyped, ok := object.(*unstructured.Unstructured); ok {
-		return jsonFieldBytes(untyped.Object)
+		return min(jsonFieldBytes(untyped.Object), jsonFields*SizeOf(object)/2)
 	}
 	value := reflect.ValueOf(object)
 	if value.Kind() != reflect.Pointer || value.IsNil() {

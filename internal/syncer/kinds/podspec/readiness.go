@@ -2,20 +2,27 @@ package podspec
 
 import (
 	"cmp"
-	"math"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
-// readinessBytes is how much kubelets write of a pod in a second, at most, when its containers are ready and not ready
-// by turns: each time they write the whole pod, and etcd keeps it for ten minutes. A pod that is new has no statuses of
-// containers yet, which take statusBytes each.
-const readinessBytes, statusBytes = 16 << 10, 512
+const (
+	// largePod is from which size on readiness probes of a pod are slowed: no honest one without hundreds of Services
+	// has it.
+	largePod = 128 << 10
+	// readinessBytes is how much kubelets write of a large pod in a second, about, when its containers are ready and
+	// not ready by turns: each time they write the whole pod, and etcd keeps it for ten minutes.
+	readinessBytes = 64 << 10
+	// statusBytes is what the status of a container takes, which a new pod does not have yet.
+	statusBytes = 512
+	// slowest is the longest period in seconds that a probe is given.
+	slowest = 30
+)
 
-// slowReadiness raises the periods of a new super pod's readiness probes, so that kubelets write no more of it than
-// readinessBytes.
+// slowReadiness raises the periods of a large new super pod's readiness probes, up to slowest, so that kubelets write
+// readinessBytes of it.
 func slowReadiness(superPod *corev1.Pod) {
 	probes := readinessProbes(&superPod.Spec)
 	if len(probes) == 0 {
@@ -23,12 +30,15 @@ func slowReadiness(superPod *corev1.Pod) {
 	}
 	containers := len(superPod.Spec.InitContainers) + len(superPod.Spec.Containers)
 	stored := 2*kind.StoredSize(superPod) + int64(containers)*statusBytes
+	if stored <= largePod {
+		return
+	}
 	for _, probe := range probes {
 		// The zero values are the API server's defaults.
 		turn := int64(max(probe.SuccessThreshold, 1)) + int64(cmp.Or(probe.FailureThreshold, 3))
 		written, allowed := 2*stored*int64(len(probes)), turn*readinessBytes
-		if least := (written + allowed - 1) / allowed; least > int64(cmp.Or(probe.PeriodSeconds, 10)) {
-			probe.PeriodSeconds = int32(min(least, math.MaxInt32)) //nolint:gosec // It is bounded.
+		if least := min((written+allowed-1)/allowed, slowest); least > int64(cmp.Or(probe.PeriodSeconds, 10)) {
+			probe.PeriodSeconds = int32(least) //nolint:gosec // It is bounded.
 		}
 	}
 }

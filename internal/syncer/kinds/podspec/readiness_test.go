@@ -32,12 +32,13 @@ func TestReadinessOfLargePods(t *testing.T) {
 		{name: "a small pod", size: 100, probes: []*corev1.Probe{probe(1, 3)}, want: []int32{1}},
 		{name: "defaults", size: 1_000, probes: []*corev1.Probe{{}, nil}, want: []int32{0}},
 		{name: "of 5 kB, by default", size: 5_000, probes: []*corev1.Probe{probe(10, 3)}, want: []int32{10}},
-		{name: "of 20 kB", size: 20_000, probes: []*corev1.Probe{probe(1, 3)}, want: []int32{2}},
-		{name: "that fails at once", size: 20_000, probes: []*corev1.Probe{probe(1, 1)}, want: []int32{3}},
-		{name: "that wants few probes", size: 20_000, probes: []*corev1.Probe{probe(30, 1)}, want: []int32{30}},
-		{name: "two containers", size: 20_000, probes: []*corev1.Probe{probe(1, 3), probe(60, 3)}, want: []int32{3, 60}},
-		{name: "a sidecar", size: 20_000, sidecars: []*corev1.Probe{probe(1, 3)}, probes: []*corev1.Probe{nil}, want: []int32{2}},
-		{name: "as large as can be", size: 260_000, probes: []*corev1.Probe{probe(1, 1)}, want: []int32{32}},
+		{name: "of 50 kB", size: 50_000, probes: []*corev1.Probe{probe(1, 1), probe(1, 3)}, want: []int32{1, 1}},
+		{name: "of 200 kB", size: 200_000, probes: []*corev1.Probe{probe(1, 3)}, want: []int32{4}},
+		{name: "that fails at once", size: 200_000, probes: []*corev1.Probe{probe(1, 1)}, want: []int32{7}},
+		{name: "that wants few probes", size: 200_000, probes: []*corev1.Probe{probe(30, 1)}, want: []int32{30}},
+		{name: "two containers", size: 200_000, probes: []*corev1.Probe{probe(1, 3), probe(60, 3)}, want: []int32{7, 60}},
+		{name: "a sidecar", size: 200_000, sidecars: []*corev1.Probe{probe(1, 3)}, probes: []*corev1.Probe{nil}, want: []int32{4}},
+		{name: "no longer than half a minute", size: 500_000, probes: []*corev1.Probe{probe(1, 1), probe(1, 1)}, want: []int32{30, 30}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
