@@ -68,8 +68,8 @@ type Subscriber struct {
 	StorageChanged func()
 }
 
-// New returns a Dispatcher that knows nothing before Watch. A forgetful one keeps no changes for tenants that
-// have no controller: pod schedulers alone (scheduling.PartPods) need none, because they judge all pods anew when they start.
+// New returns a Dispatcher that knows nothing before Watch. A forgetful one keeps no changes for tenants that have no
+// controller: pod schedulers alone (scheduling.PartPods) need none, because they judge all pods anew when they start.
 func New(forgetful bool) *Dispatcher {
 	return &Dispatcher{
 		subscribers: map[string]*Subscriber{}, missed: map[string]map[string]PlacementChange{}, nodes: map[string]*corev1.Node{},
