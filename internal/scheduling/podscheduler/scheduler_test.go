@@ -571,7 +571,7 @@ func TestUnknownScheduler(t *testing.T) {
 // TestPluginOutOfTree runs a pod through the profiles of examples/vc-scheduler-with-plugin and its plugin.
 func TestPluginOutOfTree(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {
-		file := filepath.Join("..", "..", "examples", "vc-scheduler-with-plugin", "profiles.yaml")
+		file := filepath.Join("..", "..", "..", "examples", "vc-scheduler-with-plugin", "profiles.yaml")
 		_, err := kubescheduler.LoadConfig(file, nil)
 		require.ErrorContains(t, err, `enables plugin "Example", which does not exist`)
 		outOfTree := frameworkruntime.Registry{example.Name: example.New}

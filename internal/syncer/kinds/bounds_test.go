@@ -254,7 +254,7 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "a large argument", pod: func(pod *corev1.Pod) { pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 1_400_000)} },
-			want: "bytes: at most 262144 go down",
+			want: "bytes: at most 524288 go down",
 		},
 		{
 			name: "ports", pod: func(pod *corev1.Pod) {
