@@ -66,21 +66,26 @@ type Instance struct {
 
 // Build builds the tenant's pod scheduler.
 func (i Instance) Build(ctx context.Context) (*Scheduler, error) {
+	groups, err := i.podGroups()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := nodesOfTenant(i.Tenant, i.Optional)
+	if err != nil {
+		return nil, err
+	}
+	return i.build(ctx, groups, nodes)
+}
+
+// build is Build with what is read of the tenant besides its informers, each nil if it is not.
+func (i Instance) build(ctx context.Context, groups *podGroups, nodes *tenantNodes) (*Scheduler, error) {
 	ref, pods := i.Tenant.Policy, i.Informers.Core().V1().Pods().Lister()
 	options := plugins.Options{
 		Chose: i.Choices.chose, ShowsTaint: func(taint *corev1.Taint) bool { return ref.Get().Shows(taint) },
 		OutOfTree: i.OutOfTree, PodGangs: coscheduling.Options{MaxMembers: gangLimit(ref), State: coscheduling.NewState()},
 	}
-	groups, err := i.podGroups()
-	if err != nil {
-		return nil, err
-	}
 	if groups != nil {
 		options.PodGangs.Groups = groups
-	}
-	nodes, err := nodesOfTenant(i.Tenant, i.Optional)
-	if err != nil {
-		return nil, err
 	}
 	judges := &judge{policy: ref, nodes: nodes}
 	sched, err := kubescheduler.Instance{

@@ -25,7 +25,6 @@ import (
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -43,10 +42,10 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/placements"
+	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins"
-	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/plugins/example"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/nodegroups"
@@ -121,61 +120,35 @@ func (c *tenantControlPlane) start() {
 		config = c.config
 	}
 	chosen := NewChoices(ProfileNames(config)...)
-	groups, gangs := newPodGroups(c.podGroups()), coscheduling.NewState()
-	c.groupsSeen = groups
-	judges := &judge{policy: c.policy}
+	c.groupsSeen = newPodGroups(c.podGroups())
+	var nodes *tenantNodes
 	if c.tenantNodes {
-		judges.nodes = newTenantNodes(c.api)
+		nodes = newTenantNodes(c.api)
 	}
 	factory := NewInformers(ctx, c.api, c.nodes, c.storage, chosen, nil, c.failed)
 	c.number(factory, chosen)
 	c.repairs(ctx, factory, chosen)
-	c.sched, err = kubescheduler.Instance{
-		Client: c.api, KubeConfig: &rest.Config{}, Informers: factory, Config: config,
-		Recorders: kubescheduler.NoEvents, Failed: chosen.failed, Plugins: plugins.Options{
-			Chose: chosen.chose, ShowsTaint: func(taint *corev1.Taint) bool { return c.policy.Get().Shows(taint) },
-			OutOfTree: c.outOfTree, PodGangs: coscheduling.Options{Groups: groups, MaxMembers: gangLimit(c.policy), State: gangs},
-		},
-		Refused: func(pod *corev1.Pod) string { return refusedByPolicy(c.policy.Get(), pod) },
-		Judged:  judges.judged,
-		Hinted:  judges.hinted,
-	}.Build(ctx)
-	require.NoError(c.t, err)
 	recorder := events.EventRecorder(c.recorder)
 	if _, benchmark := c.t.(*testing.B); benchmark { // nobody reads, and it holds so many only
 		recorder = kubescheduler.NoEvents("")
 	}
-	queue := newTenantQueue(c.sched.SchedulingQueue, c.policy, recorder, klog.FromContext(ctx), gangs)
-	queue.replaceThatOf(c.sched)
-	stopped := groups.start(ctx, nil, func(error) {})
+	pods, err := Instance{
+		Config: config, OutOfTree: c.outOfTree, Tenant: &tenants.Tenant{Policy: c.policy}, Choices: chosen, KubeConfig: &rest.Config{},
+		Client: c.api, Informers: factory, Recorder: recorder, Recorders: kubescheduler.NoEvents,
+	}.build(ctx, c.groupsSeen, nodes)
+	require.NoError(c.t, err)
+	c.sched = pods.scheduler
+	read := pods.Start(ctx, nil, func(error) {})
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	chosen.Listed()
 	c.project()
-	require.NoError(c.t, c.sched.WaitForHandlersSync(ctx))
-	queue.open()
-	_, policyChanged := c.policy.Watch()
-	go retryWaiting(ctx, c.policy, policyChanged, factory.Core().V1().Pods().Lister(), queue)
-	if judges.nodes != nil {
-		nodesStopped := judges.nodes.start(ctx, nil, func(error) {})
-		defer func() {
-			stop := c.stop
-			c.stop = func() {
-				stop()
-				<-nodesStopped
-			}
-		}()
-		go judges.retry(ctx, factory.Core().V1().Pods().Lister(), queue)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.sched.Run(ctx)
-	}()
+	require.True(c.t, pods.Begin(ctx, c.failed))
+	ended := pods.Run(ctx)
 	c.stop = func() {
 		cancel()
-		<-done
-		<-stopped
+		<-ended
+		read()
 		factory.Shutdown()
 	}
 }
