@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -269,7 +270,9 @@ func (w *modelWorld) checkWrite(key types.NamespacedName, before, after *schedul
 	is, stays := placedOf(after)
 	quota := slice.Of(after.Spec.Quota)
 	owedBefore := least(w.owed[key], quota.Minus(stayed))
-	w.owed[key] = least(w.owes(w.owed[key], was, is), larger(quota.Minus(stays), moving(is)))
+	if !equality.Semantic.DeepEqual(before.Status, after.Status) { // with the spec alone nothing was decided
+		w.owed[key] = least(w.owes(w.owed[key], was, is), larger(quota.Minus(stays), moving(is)))
+	}
 	owed := least(w.owed[key], quota.Minus(stays))
 	w.history[key][len(w.history[key])-1].owed = owed
 	if !w.owed[key].IsZero() {
@@ -683,7 +686,8 @@ func (w *modelWorld) wasLately(key types.NamespacedName, like func(modelPlacemen
 // checkRoom demands that nothing was released that may be used: in truth, what the pods of a namespace request or may
 // request is reserved for it. A super cluster that was removed does not count. Of a NamespacePlacement that a person
 // has deleted, what it reserved is reserved again when it is decided anew: if vc-scheduler ended in between, what super
-// clusters showed then, and a syncer may have been about to write a quota (docs/designs/15-placements.md, Left).
+// clusters showed then, until syncers have read what was made in its place and their last writes are over
+// (docs/designs/15-placements.md, Left).
 func (w *modelWorld) checkRoom() {
 	for _, id := range sortedNames(w.supers) {
 		super := w.supers[id]
@@ -691,7 +695,7 @@ func (w *modelWorld) checkRoom() {
 			continue
 		}
 		for _, key := range w.keys {
-			if reserved, mayUse := reservedOf(w.meta.objects[key], id), super.mayUse(key); !mayUse.Fits(reserved) && !w.deletedByHand[key] && w.clock.Since(w.madeAgain[key]) > 2*placement.SettleTime {
+			if reserved, mayUse := reservedOf(w.meta.objects[key], id), super.mayUse(key); !mayUse.Fits(reserved) && !w.deletedByHand[key] && w.clock.Since(w.madeAgain[key]) > 5*longestLag+longestHang {
 				w.broken("room was released that may be used: %s may use %s of %s, where %s is reserved for it", key, mayUse, id, reserved)
 			}
 		}
