@@ -597,9 +597,12 @@ func (w *modelWorld) checkRequest(key types.NamespacedName, before, after *sched
 func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]modelPlaced, owed slice.Amounts) {
 	for _, id := range sortedNames(was) {
 		a, b := was[id], is[id]
-		released := a.reserved.Minus(b.reserved)
+		released, lacks := a.reserved.Minus(b.reserved), owed.OfPods()
 		if np := w.meta.objects[key]; np != nil && !placement.NamesStorage(np) {
 			released = released.OfPods() // of storage that no quota names any more none is reserved
+		}
+		if a.leavesFor(schedulerv1alpha1.LeavingReturned) {
+			lacks = least(lacks, released) // it is too much: what it has of what is lacking stays again
 		}
 		switch {
 		case released.IsZero():
@@ -609,8 +612,8 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 			continue
 		case !released.Fits(a.leaving):
 			w.broken("%s gave back %s of %s, where %s was leaving", key, released, id, a.leaving)
-		case a.reason != schedulerv1alpha1.LeavingShrunk && a.reason != schedulerv1alpha1.LeavingPreempted && !owed.OfPods().IsZero():
-			w.broken("%s gave back %s of %s before it had as much elsewhere, which lacks %s", key, released, id, owed.OfPods())
+		case a.reason != schedulerv1alpha1.LeavingShrunk && a.reason != schedulerv1alpha1.LeavingPreempted && !lacks.IsZero():
+			w.broken("%s gave back %s of %s before it had as much elsewhere, which lacks %s", key, released, id, lacks)
 		}
 		w.did["released "+string(a.reason)]++
 	}

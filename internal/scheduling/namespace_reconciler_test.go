@@ -53,6 +53,30 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 	require.NotContains(t, b.done, pods, "nothing has changed since")
 }
 
+// TestAChoiceBeforeTheQuota: a tenant annotates a namespace and creates its quota, and the informer of quotas is ahead of
+// that of namespaces. Nothing is placed before the annotation is seen.
+func TestAChoiceBeforeTheQuota(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.settle()
+	annotated := web()
+	annotated.ResourceVersion = "2"
+	annotated.Annotations = map[string]string{schedulerv1alpha1.AnnotationSlice: `{"cpu":"500m"}`}
+	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
+	require.NoError(t, b.api.Tracker().Update(namespaces, annotated, ""))
+	require.NoError(t, b.factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Add(builders.Quota("web", "quota", "cpu", "1")))
+	item := dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"}
+	result, err := b.controller.reconcile.Reconcile(t.Context(), item)
+	require.NoError(t, err)
+	require.NotZero(t, result.RequeueAfter)
+	require.Empty(t, b.stored())
+
+	require.NoError(t, b.factory.Core().V1().Namespaces().Informer().GetIndexer().Update(annotated))
+	_, err = b.controller.reconcile.Reconcile(t.Context(), item)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(builders.Resources("cpu", "500m"), b.stored()["web"].Spec.Slice))
+}
+
 // TestEventsThatComeBack: an Event is recorded again when something else was true in between, for a tenant believes the
 // last one.
 func TestEventsThatComeBack(t *testing.T) {

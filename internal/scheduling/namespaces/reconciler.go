@@ -40,9 +40,9 @@ import (
 	"github.com/superpool/superpool/internal/view"
 )
 
-// goneDelay is after how long a namespace is requeued that the informer lacks and the tenant control plane still
-// serves.
-const goneDelay = time.Second
+// behindDelay is after how long a namespace is requeued of which the informer lacks what the tenant control plane has,
+// or has what that lacks.
+const behindDelay = time.Second
 
 // heldDelay is after how long a namespace is requeued while super clusters that may hold something of it are not
 // listed.
@@ -264,6 +264,11 @@ func (r *Reconciler) change(
 	if !exists && !mayExist {
 		return nil, r.tellLimit(namespace, reason, complete), nil
 	}
+	if !exists {
+		if behind, err := r.isBehind(ctx, namespace); err != nil || behind {
+			return nil, behindDelay, err
+		}
+	}
 	spec, reason = r.spreadable(spec, reason, previous)
 	spec, accepted, late := r.paced(np, spec, &reason, previous)
 	np.Spec = spec
@@ -280,6 +285,20 @@ func (r *Reconciler) change(
 		Now: r.Clock.Now(), Accepted: accepted, Granted: granted, Used: r.used(ctx, np, granted),
 	})
 	return evict, dispatch.Sooner(again, dispatch.Sooner(keep, late)), nil
+}
+
+// isBehind returns whether the tenant's control plane has another version of the namespace than the informer. Informers
+// of namespaces and of quotas lag apart: without this, a quota could be placed before what the tenant asked for in
+// annotations of the namespace, earlier. It is read once for each namespace, before anything of it is placed.
+func (r *Reconciler) isBehind(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
+	live, err := r.API.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the namespace: %w", err)
+	}
+	return live.UID != namespace.UID || live.ResourceVersion != namespace.ResourceVersion, nil
 }
 
 // tellLimit tells once why a namespace may have no NamespacePlacement. It returns after how long to look again, 0 for
@@ -496,7 +515,7 @@ func (r *Reconciler) remove(ctx context.Context, np *schedulerv1alpha1.Namespace
 		return reconcile.Result{}, err
 	}
 	if !gone {
-		return reconcile.Result{RequeueAfter: goneDelay}, nil // the informer is behind
+		return reconcile.Result{RequeueAfter: behindDelay}, nil // the informer is behind
 	}
 	if err := r.Store.Delete(ctx, np); err != nil {
 		return reconcile.Result{}, err
