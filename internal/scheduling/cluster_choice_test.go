@@ -139,13 +139,7 @@ func TestSpreadOfManySlices(t *testing.T) {
 					namespace.Annotations[schedulerv1alpha1.AnnotationSlice] = step.slice
 				}
 				require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace, ""))
-				if step.quota != "" {
-					b.quota("web", step.quota)
-				} else {
-					require.NoError(t, b.api.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("resourcequotas"), "web", "quota"))
-					quota := builders.Quota("web", "quota", "cpu", "1")
-					require.NoError(t, b.factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Delete(quota))
-				}
+				b.quota("web", step.quota)
 				b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) {
 					if step.maxCPU != "" {
 						spec.Limits.Reserved = schedulingtest.Cores(step.maxCPU)
@@ -251,6 +245,41 @@ func TestChangesHaveARate(t *testing.T) {
 	require.NotNil(t, spec.ClusterChoice)
 }
 
+// TestQuotasHaveARate: a tenant that lowers and raises, or deletes and creates, a quota without end has a number of
+// changes, whether anything is placed or not.
+func TestQuotasHaveARate(t *testing.T) {
+	t.Parallel()
+	for _, placed := range []bool{false, true} {
+		for _, again := range []string{"2", ""} {
+			t.Run(fmt.Sprintf("placed %t, then %q", placed, again), func(t *testing.T) {
+				t.Parallel()
+				b := newTenantBed(t, web())
+				b.quota("web", "1")
+				b.settle()
+				if placed {
+					b.grant("web", "r1")
+					b.settle()
+				}
+				before, waited := len(b.meta.Writes), time.Duration(0)
+				for i := range 3 * namespaces.QuotaBurst {
+					b.quota("web", []string{again, "1"}[i%2])
+					b.look()
+					result, err := b.controller.reconcile.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: "web"})
+					require.NoError(t, err)
+					waited = max(waited, result.RequeueAfter)
+				}
+				require.LessOrEqual(t, len(b.meta.Writes)-before, 2*namespaces.QuotaBurst, "spec and status of each change")
+				require.GreaterOrEqual(t, waited, namespaces.ChangeDelay)
+
+				b.clock.SetTime(b.clock.Now().Add(time.Second))
+				b.quota("web", "7")
+				b.settle()
+				require.Equal(t, slice.Amounts{"cpu": 7000}, slice.Of(b.stored()["web"].Spec.Quota))
+			})
+		}
+	}
+}
+
 // TestAQuotaThatIsGone: what a namespace has is kept for half a minute after its quota was deleted, restart or not.
 func TestAQuotaThatIsGone(t *testing.T) {
 	t.Parallel()
@@ -346,13 +375,7 @@ func TestAQuotaThatIsGone(t *testing.T) {
 				if step.restart {
 					b.start()
 				}
-				quotas := b.factory.Core().V1().ResourceQuotas().Informer().GetIndexer()
-				resource := corev1.SchemeGroupVersion.WithResource("resourcequotas")
-				if step.quota != "" {
-					b.quota("web", step.quota)
-				} else if b.api.Tracker().Delete(resource, "web", "quota") == nil {
-					require.NoError(t, quotas.Delete(builders.Quota("web", "quota")))
-				}
+				b.quota("web", step.quota)
 				b.look()
 				reconciler := b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler)
 				reconciler.QuotaGrace = 30 * time.Second

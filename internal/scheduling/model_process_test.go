@@ -168,7 +168,7 @@ func (p *modelProcess) connect(tenant *modelTenant) *modelConnection {
 	api := &modelTenantAPI{tenant: tenant, write: p.write}
 	c.namespace = &namespaces.Reconciler{
 		Key: tenant.key, Store: p.store, API: api, Namespaces: lister, Quotas: quotas, Usage: p, Clock: p.world.clock, Recognized: api.recognized,
-		DefaultSlice: modelSlice, QuotaGrace: modelQuotaGrace, Events: told, Changes: namespaces.NewChangeLimiter(), Policy: p.world.policies[tenant.key],
+		DefaultSlice: modelSlice, QuotaGrace: modelQuotaGrace, Events: told, Changes: namespaces.NewChanges(), Policy: p.world.policies[tenant.key],
 		Evictor: &eviction.Evictor{
 			Post:   func(_ context.Context, eviction *policyv1.Eviction) error { return p.evicts(tenant, eviction) },
 			Remove: func(_ context.Context, pod *corev1.Pod) error { return p.removes(tenant, pod) },

@@ -238,9 +238,16 @@ func (b *tenantBed) tenantWrites(name, annotation string) {
 	require.NoError(b, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace, ""))
 }
 
+// quota sets the quota of a namespace to so many CPUs, "" for no quota.
 func (b *tenantBed) quota(name, hard string) {
-	quota := builders.Quota(name, "quota", "cpu", hard)
 	resource := corev1.SchemeGroupVersion.WithResource("resourcequotas")
+	if hard == "" {
+		if b.api.Tracker().Delete(resource, name, "quota") == nil {
+			require.NoError(b, b.factory.Core().V1().ResourceQuotas().Informer().GetIndexer().Delete(builders.Quota(name, "quota")))
+		}
+		return
+	}
+	quota := builders.Quota(name, "quota", "cpu", hard)
 	if err := b.api.Tracker().Update(resource, quota, name); err != nil {
 		require.NoError(b, b.api.Tracker().Create(resource, quota, name))
 	}

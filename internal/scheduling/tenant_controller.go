@@ -160,7 +160,7 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		dispatch.ConcernNamespace: &namespaces.Reconciler{
 			Key: tenant.Key, Store: t.Store, API: api, Namespaces: lister, Quotas: quotas, Usage: t.Usage,
 			Clock: clock.RealClock{}, Profiles: t.Profiles, DefaultSlice: t.DefaultSlice, QuotaGrace: t.QuotaGrace,
-			Policy: tenant.Policy, Limits: c.limits, Events: about, Changes: namespaces.NewChangeLimiter(),
+			Policy: tenant.Policy, Limits: c.limits, Events: about, Changes: namespaces.NewChanges(),
 			Evictor:    c.evictor,
 			Recognized: func(ctx context.Context) (types.UID, error) { return controlPlaneOf(ctx, t.Client, tenant) },
 		},

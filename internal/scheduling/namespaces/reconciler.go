@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,9 +72,7 @@ type Reconciler struct {
 	Policy *policy.Ref
 	Limits *Limits
 	Events tenantevents.NamespaceEvents
-	// Changes limits the rate at which the tenant's placed namespaces change choice, slice or profile: what stands for
-	// them in the scheduler that all tenants share is made anew with each.
-	Changes *rate.Limiter
+	Changes *Changes
 	// Evictor evicts pods from what leaves a super cluster. nil: nobody is evicted.
 	Evictor interface {
 		// evict evicts pods of a namespace until what they use beyond what stays is covered. It returns after how long

@@ -13,35 +13,54 @@ import (
 )
 
 const (
-	// changesPerSecond is the rate of Reconciler.Changes.
+	// changesPerSecond and ChangeBurst are the rate of what is made anew in the scheduler that all tenants share.
 	changesPerSecond = 1
-	// ChangeBurst is the burst of Reconciler.Changes.
-	ChangeBurst = 10
-	// ChangeDelay is after how long a namespace is requeued when changes allows none.
+	ChangeBurst      = 10
+	// quotasPerSecond and QuotaBurst are the rate of all other changes: each is two writes and a live read of each super
+	// cluster where the namespace is. A policy may change the quotas of all namespaces at once.
+	quotasPerSecond = 5
+	QuotaBurst      = 200
+	// ChangeDelay is after how long a namespace is requeued when Changes allow none.
 	ChangeDelay = 10 * time.Second
 )
 
-// NewChangeLimiter returns Reconciler.Changes for one tenant.
-func NewChangeLimiter() *rate.Limiter { return rate.NewLimiter(changesPerSecond, ChangeBurst) }
+// Changes limit how often a tenant's namespaces change what their NamespacePlacements ask for. Safe for concurrent use.
+type Changes struct {
+	remade, others *rate.Limiter
+}
 
-// paced returns spec, with choice, slice, quota and profile that are in force where the namespace is placed and the
-// tenant may not change them yet: then its Reason is nil, and to be told after the time returned.
-// What the operator changes does not wait, nor a quota alone.
+// NewChanges returns the Changes of one tenant.
+func NewChanges() *Changes {
+	return &Changes{remade: rate.NewLimiter(changesPerSecond, ChangeBurst), others: rate.NewLimiter(quotasPerSecond, QuotaBurst)}
+}
+
+// paced returns spec, with choice, slice, quota and profile that are in force where the tenant may not change them yet:
+// then its Reason is nil, and to be told after the time returned. Choice, slice and profile of a namespace that is
+// placed are rarer than other changes. What the operator changes in them does not wait.
 func (r *Reconciler) paced(
 	np *schedulerv1alpha1.NamespacePlacement, spec schedulerv1alpha1.NamespacePlacementSpec, reason *tenancy.Reason, previous *schedulerv1alpha1.NamespacePlacementSpec,
 ) (schedulerv1alpha1.NamespacePlacementSpec, *tenancy.Reason, time.Duration) {
-	if previous == nil || len(np.Status.Placements) == 0 || len(spec.Quota) == 0 {
+	if previous == nil {
 		return spec, reason, 0
 	}
 	stays := *previous.DeepCopy()
 	stays.ClusterChoice = clusterchoice.Last(previous, r.Policy.Get())
 	r.checkProfile(&stays, previous)
-	isSame := stays.SchedulerName == spec.SchedulerName && equality.Semantic.DeepEqual(stays.Slice, spec.Slice) &&
+	keepsScheduling := stays.SchedulerName == spec.SchedulerName && equality.Semantic.DeepEqual(stays.Slice, spec.Slice) &&
 		equality.Semantic.DeepEqual(stays.ClusterChoice, spec.ClusterChoice)
-	if isSame || r.Changes.AllowN(r.Clock.Now(), 1) {
+	keepsQuota := equality.Semantic.DeepEqual(stays.Quota, spec.Quota) && stays.QuotaGoneSince.Equal(spec.QuotaGoneSince)
+	allowed := r.Changes.others
+	switch {
+	case keepsScheduling && keepsQuota:
+		return spec, reason, 0
+	case !keepsScheduling && len(np.Status.Placements) > 0 && len(spec.Quota) > 0:
+		allowed = r.Changes.remade
+	}
+	if allowed.AllowN(r.Clock.Now(), 1) {
 		return spec, reason, 0
 	}
-	spec.ClusterChoice, spec.Slice, spec.Quota, spec.SchedulerName = stays.ClusterChoice, stays.Slice, stays.Quota, stays.SchedulerName
+	spec.ClusterChoice, spec.Slice, spec.SchedulerName = stays.ClusterChoice, stays.Slice, stays.SchedulerName
+	spec.Quota, spec.QuotaGoneSince = stays.Quota, stays.QuotaGoneSince
 	return spec, nil, ChangeDelay
 }
 
