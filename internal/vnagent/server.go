@@ -21,7 +21,7 @@ import (
 
 const (
 	// readHeaderTimeout bounds the time that a client has for the handshake, and then for the request line and headers.
-	readHeaderTimeout = 10 * time.Second
+	readHeaderTimeout = 5 * time.Second
 	// idleTimeout bounds how long a keep-alive connection waits for the next request.
 	idleTimeout = 90 * time.Second
 )

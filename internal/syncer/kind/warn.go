@@ -90,6 +90,9 @@ const (
 	// ReasonPodCertificateLeftOut: a pod projects a certificate that a signer would issue (podCertificate). It is there
 	// without it, and without that file.
 	ReasonPodCertificateLeftOut = "PodCertificateLeftOut"
+	// ReasonReadinessSlowed: a pod of over 128 KiB is there with a longer periodSeconds of its readiness probes, up to
+	// 30: each time it becomes ready or not, its node writes all of it.
+	ReasonReadinessSlowed = "ReadinessSlowed"
 	// ReasonExternalIPsLeftOut: a Service has external IPs. It is there without them: they would divert the traffic of
 	// others. A load balancer or an Ingress gives it an address.
 	ReasonExternalIPsLeftOut = "ExternalIPsLeftOut"

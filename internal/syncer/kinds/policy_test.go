@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -238,6 +239,22 @@ func TestTolerationsLeftOut(t *testing.T) {
 	require.Contains(t, p.env.OfTenant(p.tenant), key, "a change of the policy tries it again")
 	require.Equal(t, []corev1.Toleration{notReady, gpu}, reconcile())
 	require.Empty(t, p.told())
+}
+
+// TestReadinessSlowed: a large pod whose readiness probe is slower in its super cluster says so.
+func TestReadinessSlowed(t *testing.T) {
+	t.Parallel()
+	p := governed(t, interceptor.Funcs{})
+	pod := tenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 200_000)}
+		pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 3, SuccessThreshold: 1}
+	})
+	p.tenantCache[kind.Pod] = []client.Object{pod}
+	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 2e9)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(p.told(), "\n"),
+		"Warning ReadinessSlowed Super cluster r1: the pod is large, and the readiness probe of container main has a period of 4 s there, ")
 }
 
 // TestPodCertificateLeftOut: a pod runs without the certificate that no super cluster has signed, and says so.

@@ -143,6 +143,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 		choice.UntakenOf(p.env).Drop(pair.key)
 		p.env.ClearWarning(pair.key)
 		p.tellLeftOut(pair)
+		p.tellSlowed(pair, superPod)
 		if podspec.UsesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {
 			p.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonMissingClusterDNS, fmt.Sprintf(
 				"There is no Service %s/%s with a cluster IP: the pod uses the DNS of its node in super cluster %s", metav1.NamespaceSystem, dnsService, p.env.ID))

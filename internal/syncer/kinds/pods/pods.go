@@ -101,10 +101,7 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 	case StepNone:
 		return nil
 	case StepForget:
-		p.env.ClearWarning(pair.key)
-		tolerations, certificates := leftOutKeys(pair.key)
-		p.env.Warnings.Clear(tolerations)
-		p.env.Warnings.Clear(certificates)
+		p.forgetWarnings(pair.key)
 		return nil
 	case StepCreate:
 		return p.create(ctx, pair)

@@ -42,16 +42,30 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 	return nil
 }
 
-// leftOutKeys are the keys of what is told of what a super pod does not have, beside the last warning about the pod.
-func leftOutKeys(key engine.Key) (tolerations, certificates engine.Key) {
-	tolerations, certificates = key, key
-	tolerations.Kind, certificates.Kind = "tolerations of pod", "certificates of pod"
-	return tolerations, certificates
+// What is told of a super pod beside the last warning about the pod, as kinds of keys.
+const (
+	aboutTolerations  = "tolerations of pod"
+	aboutCertificates = "certificates of pod"
+	aboutReadiness    = "readiness of pod"
+)
+
+// about returns the key of the last warning of one of those kinds about a pod.
+func about(key engine.Key, what string) engine.Key {
+	key.Kind = what
+	return key
+}
+
+// forgetWarnings clears all that was told of a pod.
+func (p *Pods) forgetWarnings(key engine.Key) {
+	p.env.ClearWarning(key)
+	for _, what := range [...]string{aboutTolerations, aboutCertificates, aboutReadiness} {
+		p.env.Warnings.Clear(about(key, what))
+	}
 }
 
 // tellLeftOut records Events, once, about what of the tenant pod is left out of the super pod.
 func (p *Pods) tellLeftOut(pair *podPair) {
-	tolerations, certificates := leftOutKeys(pair.key)
+	tolerations := about(pair.key, aboutTolerations)
 	rules := pair.tenant.Policy.Get()
 	if _, left := policy.Tolerations(rules, pair.tenantPod); len(left) > 0 {
 		p.env.WarnOnce(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
@@ -62,8 +76,17 @@ func (p *Pods) tellLeftOut(pair *podPair) {
 			p.env.ID, without, len(pair.superPod.Spec.Tolerations)))
 	}
 	if path := podCertificate(&pair.tenantPod.Spec); path != "" {
-		p.env.WarnOnce(pair.tenant, certificates, pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(
+		p.env.WarnOnce(pair.tenant, about(pair.key, aboutCertificates), pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without %s: nobody signs certificates of tenants' pods; project a Secret that holds one", p.env.ID, path))
+	}
+}
+
+// tellSlowed records an Event, once, where readiness probes of a new super pod are slower than the tenant pod's.
+func (p *Pods) tellSlowed(pair *podPair, superPod *corev1.Pod) {
+	if container, seconds := podspec.SlowedReadiness(&pair.tenantPod.Spec, &superPod.Spec); container != "" {
+		p.env.WarnOnce(pair.tenant, about(pair.key, aboutReadiness), pair.tenantPod, kind.ReasonReadinessSlowed, fmt.Sprintf(
+			"Super cluster %s: the pod is large, and the readiness probe of container %s has a period of %d s there, for all of the pod is written each time that it becomes ready or not: a smaller one (fewer variables, shorter values) keeps its own",
+			p.env.ID, container, seconds))
 	}
 }
 

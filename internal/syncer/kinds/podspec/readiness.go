@@ -43,12 +43,25 @@ func slowReadiness(superPod *corev1.Pod) {
 	}
 }
 
-// readinessProbes returns those of all containers.
-func readinessProbes(spec *corev1.PodSpec) (probes []*corev1.Probe) {
+// SlowedReadiness returns the first container of the tenant pod, by name, whose readiness probe has a longer period in
+// the super pod, and that period in seconds; "" if there is none.
+func SlowedReadiness(tenantPod, superPod *corev1.PodSpec) (container string, seconds int32) {
+	probes := readinessProbes(superPod)
+	for name, probe := range readinessProbes(tenantPod) {
+		if slowed := probes[name]; slowed != nil && slowed.PeriodSeconds > probe.PeriodSeconds && (container == "" || name < container) {
+			container, seconds = name, slowed.PeriodSeconds
+		}
+	}
+	return container, seconds
+}
+
+// readinessProbes returns those of all containers, by container.
+func readinessProbes(spec *corev1.PodSpec) map[string]*corev1.Probe {
+	probes := map[string]*corev1.Probe{}
 	for _, containers := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			if probe := containers[i].ReadinessProbe; probe != nil {
-				probes = append(probes, probe)
+				probes[containers[i].Name] = probe
 			}
 		}
 	}
