@@ -147,6 +147,12 @@ func runSingle(t *testing.T, super *controlplane.ControlPlane) (restart func()) 
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(file, account.KubeConfig, 0o600))
+	return startSingle(t, file)
+}
+
+// startSingle is runSingle with a kubeconfig file.
+func startSingle(t *testing.T, file string) (restart func()) {
+	t.Helper()
 	var process *exec.Cmd
 	kill := func() {
 		require.NoError(t, process.Process.Kill())
