@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # To add a check: write a function check_NAME, name it in `checks` where it runs. Cheap ones first.
-checks=(license shell prose modules layers tidy format vet lint logging kustomize clean)
+checks=(license shell commits prose modules layers tidy format vet lint logging kustomize clean)
 
 check_license() { # LICENSE holds the whole text of Apache-2.0, at the root of every Go module of ours.
   grep -q "Apache License" LICENSE && grep -q "Version 2.0, January 2004" LICENSE && grep -q "END OF TERMS AND CONDITIONS" LICENSE
@@ -19,6 +19,23 @@ check_shell() {
     bash -n "$script" || failed=1
     [[ -x $script || $script == */lib/* || $script == */lib.sh ]] || { echo "$script is not executable"; failed=1; }
   done < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+  return "$failed"
+}
+
+# check_commits: a commit is one change that a person reads: no fixup, and at most 1,500 added lines but for what is
+# generated, is recorded output, or is moved ("Move" begins its subject). FIRST is the last commit before this rule.
+check_commits() {
+  local first=34a856da6963 commits commit subject added failed=0
+  git cat-file -e "$first" || { echo "the history is cut off: nothing is checked"; return 0; }
+  commits=$(git rev-list --no-merges "$first..HEAD") || return 1
+  for commit in $commits; do
+    subject=$(git log -1 --format=%s "$commit")
+    [[ $subject != fixup!* && $subject != squash!* ]] || { echo "$commit: $subject: squash it"; failed=1; }
+    [[ $subject != Move* ]] || continue
+    added=$(git show --format= --numstat -M -C "$commit" -- . ':!*zz_generated*' ':!manifests/crds' ':!docs/reference' ':!*.sum' ':!**/testdata' |
+      awk '{ sum += $1 } END { print sum + 0 }')
+    ((added <= 1500)) || { echo "$commit: $subject: $added added lines: several changes, or a move whose subject does not say so"; failed=1; }
+  done
   return "$failed"
 }
 
