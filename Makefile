@@ -224,6 +224,13 @@ siege: $(POOL_PROGRAMS) ## Let three tenants try what ended programs before whil
 drills: $(POOL_PROGRAMS) ## Drain, lose and return super clusters of a pool of real API servers, and take it down.
 	@hack/drills.sh
 
+# The database is a Go module: nothing else is asked for.
+.PHONY: vulnerabilities
+vulnerabilities: bin/govulncheck bin/indexdb ## Look for known vulnerabilities that our programs reach, in the database of VULNDB_VERSION.
+	@rm -rf _output/vulndb
+	bin/indexdb -vulns "$$(cd hack/tools && GOFLAGS=-mod=mod $(GO) mod download -json golang.org/x/vulndb@$(VULNDB_VERSION) | awk -F'"' '$$2 == "Dir" { print $$4 }')/data/osv" -out _output/vulndb
+	bin/govulncheck -db "file://$(CURDIR)/_output/vulndb" ./cmd/...
+
 .PHONY: test-fresh
 test-fresh: ## Run the demo in a fresh clone with an empty module cache, and Go, make and git as the only programs besides the base system.
 	@GO='$(GO)' hack/test-fresh.sh $(FRESH_FLAGS)
@@ -340,6 +347,12 @@ bin/local-path-provisioner: hack/tools/versions.mk | bin
 
 bin/controller-gen: hack/tools/versions.mk | bin
 	@$(call install-tool,,sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_TOOLS_VERSION))
+
+bin/govulncheck: hack/tools/versions.mk | bin
+	@$(call install-tool,,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION))
+
+bin/indexdb: hack/tools/versions.mk | bin
+	@$(call install-tool,,golang.org/x/vulndb/cmd/indexdb@$(VULNDB_VERSION))
 
 bin/kustomize: hack/tools/versions.mk | bin
 	@$(call install-tool,,sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION))

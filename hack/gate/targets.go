@@ -96,6 +96,7 @@ var targets = []target{
 	},
 	{name: "slow", timeout: 3 * time.Hour, make: []string{"test-slow", "SLOW_TIMES=1"}, nightly: true},
 	{name: "fuzz", timeout: 90 * time.Minute, make: []string{"test-fuzz"}, nightly: true, inputs: dependsOn("hack/fuzz.sh")},
+	{name: "vulnerabilities", timeout: 30 * time.Minute, make: []string{"vulnerabilities"}, nightly: true, inputs: dependsOn()},
 	{name: "bench", timeout: time.Hour, make: []string{"bench", "BENCH_COUNT=1"}, nightly: true, inputs: program},
 	{name: "conformance", timeout: 3 * time.Hour, make: []string{"test-conformance"}, nightly: true, inputs: dependsOn("test/conformance", "hack/realnodes")},
 }

@@ -30,7 +30,7 @@ trap 'exit 130' INT TERM
 cd "$ROOT"
 run_tests() {
   # shellcheck disable=SC2086
-  REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 20m ${TEST_FLAGS:-} ./test/realnodes/...
+  REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 40m ${TEST_FLAGS:-} ./test/realnodes/...
 }
 read -ra MODES <<<"${MODES:-node apiserver}"
 for mode in "${MODES[@]}"; do

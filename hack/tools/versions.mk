@@ -4,10 +4,12 @@
 CONTROLLER_TOOLS_VERSION       := v0.19.0
 COREDNS_VERSION                := v1.12.1
 GOLANGCI_LINT_VERSION          := v2.15.0
+GOVULNCHECK_VERSION            := v1.9.0
 KUSTOMIZE_VERSION              := v5.7.1
 KWOK_VERSION                   := v0.7.0
 LOCAL_PATH_PROVISIONER_VERSION := v0.0.30
 METRICS_SERVER_VERSION         := v0.9.0
+VULNDB_VERSION                 := v0.0.0-20261105234957-e22db6528018
 
 # Read from hack/tools/go.mod; linked into the programs as their version.
 KUBERNETES_VERSION := $(shell awk '$$1 == "k8s.io/kubernetes" && $$2 ~ /^v/ { print $$2; exit }' hack/tools/go.mod)
