@@ -82,15 +82,22 @@ func (a *NameAudit) unknown(spec *tenancyv1alpha1.TenantPolicySpec) (wrong []str
 	for _, of := range [...]struct {
 		field string
 		list  corev1.ResourceList
+		means func(corev1.ResourceName) bool
+		use   string
 	}{
-		{"limits.reserved", spec.Limits.Reserved},
-		{"scheduling.guaranteed", spec.Scheduling.Guaranteed},
-		{"pods.defaultRequests", spec.Pods.DefaultRequests},
-		{"pods.defaultLimits", spec.Pods.DefaultLimits},
+		{"limits.reserved", spec.Limits.Reserved, slice.IsResource, "cpu, memory, pods or example.com/gpu"},
+		{"scheduling.guaranteed", spec.Scheduling.Guaranteed, slice.IsResource, "cpu, memory, pods or example.com/gpu"},
+		{"pods.defaultRequests", spec.Pods.DefaultRequests, isOfContainers, "cpu, memory or example.com/gpu"},
+		{"pods.defaultLimits", spec.Pods.DefaultLimits, isOfContainers, "cpu, memory or example.com/gpu"},
 	} {
-		if unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(of.list)), slice.IsResource); len(unknown) > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: %q is no resource, use names as cpu, memory, pods or example.com/gpu", of.field, unknown))
+		if unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(of.list)), of.means); len(unknown) > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %q is no resource there, use names as %s", of.field, unknown, of.use))
 		}
 	}
 	return wrong
+}
+
+// isOfContainers returns whether containers can request a resource.
+func isOfContainers(name corev1.ResourceName) bool {
+	return slice.IsResource(name) && name != corev1.ResourcePods && name != corev1.ResourceStorage
 }

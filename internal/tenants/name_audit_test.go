@@ -54,12 +54,12 @@ func TestNameAudit(t *testing.T) {
 		"resources": {
 			change: func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Limits.Reserved, spec.Scheduling.Guaranteed = one("requests.cpu", "memory", "cpus"), one("limits.memory")
-				spec.Pods.DefaultRequests, spec.Pods.DefaultLimits = one("cpu", "mem"), one("gpu")
+				spec.Pods.DefaultRequests, spec.Pods.DefaultLimits = one("cpu", "mem", "pods"), one("gpu", "storage")
 			},
-			want: `limits.reserved: ["cpus" "requests.cpu"] is no resource, use names as cpu, memory, pods or example.com/gpu; ` +
-				`scheduling.guaranteed: ["limits.memory"] is no resource, use names as cpu, memory, pods or example.com/gpu; ` +
-				`pods.defaultRequests: ["mem"] is no resource, use names as cpu, memory, pods or example.com/gpu; ` +
-				`pods.defaultLimits: ["gpu"] is no resource, use names as cpu, memory, pods or example.com/gpu: all else holds`,
+			want: `limits.reserved: ["cpus" "requests.cpu"] is no resource there, use names as cpu, memory, pods or example.com/gpu; ` +
+				`scheduling.guaranteed: ["limits.memory"] is no resource there, use names as cpu, memory, pods or example.com/gpu; ` +
+				`pods.defaultRequests: ["mem" "pods"] is no resource there, use names as cpu, memory or example.com/gpu; ` +
+				`pods.defaultLimits: ["gpu" "storage"] is no resource there, use names as cpu, memory or example.com/gpu: all else holds`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -86,6 +86,6 @@ func TestNamesThatMeanNothing(t *testing.T) {
 		spec.Limits.Reserved = corev1.ResourceList{"requests.cpu": resource.MustParse("4")}
 	}))
 	require.Equal(t, `scheduling.podSchedulers: ["packed"] is no profile of the pod scheduler, use ["packing"]; `+
-		`limits.reserved: ["requests.cpu"] is no resource, use names as cpu, memory, pods or example.com/gpu: all else holds`,
+		`limits.reserved: ["requests.cpu"] is no resource there, use names as cpu, memory, pods or example.com/gpu: all else holds`,
 		awaitEvent(t, schema.GroupKind{Kind: "TenantPolicy"}, "names", "UnknownNames"))
 }
