@@ -10,6 +10,7 @@ import (
 
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/objectsize"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -80,9 +81,9 @@ type Limit struct {
 // Within is Fits for a limit.
 func (e *Env) Within(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, limit Limit) bool {
 	resource := ResourceOf(TitleOf(key.Kind))
-	change := Amount{1, StoredSize(superObject)}
+	change := Amount{1, objectsize.Stored(superObject)}
 	if existing != nil {
-		change = Amount{0, StoredSize(superObject) - StoredSize(existing)}
+		change = Amount{0, objectsize.Stored(superObject) - objectsize.Stored(existing)}
 	}
 	sum, ok := e.Tally.Reserve(key, existing == nil, change, limit.Amount, e.Clock.Now())
 	if ok {

@@ -18,6 +18,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
+	"github.com/superpool/superpool/internal/syncer/objectsize"
 )
 
 // ReasonWriteRateExceeded: the syncer writes more for the tenant into the super cluster than limits.writes of the
@@ -25,7 +26,7 @@ import (
 const ReasonWriteRateExceeded = "WriteRateExceeded"
 
 const (
-	// revisionBytes is what a revision takes in etcd besides StoredSize: its keys.
+	// revisionBytes is what a revision takes in etcd besides objectsize.Stored: its keys.
 	revisionBytes = 1 << 10
 	// podRevisions is how often a pod is written that was created, besides once for each of its containers, which the
 	// kubelet starts: by us, by the scheduler that binds it, and by the kubelet.
@@ -113,7 +114,7 @@ func (w *writeRates) write(object client.Object, revisions int64, do func() erro
 	}
 	// A quota takes room from its tenant and gives it to others, so it does not wait.
 	_, atOnce := object.(*corev1.ResourceQuota)
-	if wait := w.take(tenant, revisions*(StoredSize(object)+revisionBytes), atOnce); wait > 0 {
+	if wait := w.take(tenant, revisions*(objectsize.Stored(object)+revisionBytes), atOnce); wait > 0 {
 		return engine.WaitFor(wait, "limits.writes of the tenant")
 	}
 	return do()

@@ -5,11 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncpolicy"
+	"github.com/superpool/superpool/internal/syncer/objectsize"
 )
 
 // PendingTime is how long a write counts that the cache of the super cluster does not show. An informer that lists anew
@@ -53,18 +52,7 @@ func amountOf(object client.Object) *Amount {
 	if object == nil {
 		return nil
 	}
-	return &Amount{1, StoredSize(object)}
-}
-
-// SizeOf returns the size of an object, without managedFields where it has none, as in caches.
-func SizeOf(object client.Object) int64 {
-	switch typed := object.(type) {
-	case interface{ Size() int }:
-		return int64(typed.Size())
-	case *unstructured.Unstructured:
-		return syncpolicy.Size(typed.Object)
-	}
-	return 0
+	return &Amount{1, objectsize.Stored(object)}
 }
 
 // of returns the count of a kind of a tenant. The caller holds mu.

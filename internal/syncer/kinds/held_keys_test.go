@@ -19,13 +19,14 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/choice"
+	"github.com/superpool/superpool/internal/syncer/kinds/pods"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // TestWhatAKeyHolds: what a syncer holds of a pod beside its caches is bounded, whatever it waits for, and however long
 // the words are with which it was refused. It runs alone: it looks at the whole heap.
 func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
-	const pods = 20_000
+	const keysOfPods = 20_000
 	now := time.Unix(1_000_000, 0)
 	for _, tc := range []struct {
 		name string
@@ -39,10 +40,10 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 		{name: "waits everywhere", warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true, most: 2816},
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // see above
-			env, untaken, moments := &kind.Env{}, &choice.Untaken{}, &kind.Moments{}
+			env, untaken, moments := &kind.Env{}, &choice.Untaken{}, &pods.Moments{}
 			queue := engine.NewQueue(engine.QueueOptions{})
 			defer queue.ShutDown()
-			keys := make([]engine.Key, pods)
+			keys := make([]engine.Key, keysOfPods)
 			for i := range keys {
 				keys[i] = engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: fmt.Sprint("p", i)}
 			}
@@ -65,7 +66,7 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 					moments.Note(key, uid, now)
 				}
 			}
-			held := (heap() - before) / pods
+			held := (heap() - before) / keysOfPods
 			t.Logf("%d bytes a key", held)
 			require.Less(t, held, tc.most)
 			for _, each := range []any{keys, env, untaken, moments} {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLimitsAddUp: what the default policy lets a tenant have in a super cluster is a tenth of an etcd of 2 GiB, as
-// kind.StoredSize counts, so at most a fifth with managedFields. A kind that is written there has a limit, or is named
+// objectsize.Stored counts, so at most a fifth with managedFields. A kind that is written there has a limit, or is named
 // here.
 func TestLimitsAddUp(t *testing.T) {
 	t.Parallel()

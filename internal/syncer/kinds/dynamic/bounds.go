@@ -12,6 +12,7 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/objectsize"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -32,8 +33,8 @@ func (c *custom) fits(env *kind.Env, tenant *kind.Tenant, key engine.Key, tenant
 			"Super cluster %s: an object with a field items at its root cannot be told from a list, and does not go down", env.ID))
 		return false
 	}
-	limits, size := &c.Rules.Spec.Limits, kind.SizeOf(superObject)
-	if most := limits.Bytes.Value(); size > most && (existing == nil || size > kind.SizeOf(existing)) {
+	limits, size := &c.Rules.Spec.Limits, objectsize.Of(superObject)
+	if most := limits.Bytes.Value(); size > most && (existing == nil || size > objectsize.Of(existing)) {
 		env.WarnOnce(tenant, key, tenantObject, kind.ReasonTenantLimit, fmt.Sprintf(
 			"Super cluster %s: it has %d bytes, and at most %d are allowed (limits.bytes of SyncPolicy %s)", env.ID, size, most, c.Rules.Name))
 		return false

@@ -84,10 +84,10 @@ func nodesOf(object client.Object) []string {
 type podMoments struct {
 	// endings are when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
 	// key of the pod takes another step.
-	endings kind.Moments
+	endings Moments
 	// bindings are when this process created a Binding, until the tenant's cache shows it, or the key of the pod takes
 	// another step. The super pod changes meanwhile, as its containers start, and each change enqueues the key.
-	bindings kind.Moments
+	bindings Moments
 }
 
 // momentsOf returns the moments of the pods of an Env.

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/objectsize"
 )
 
 const (
@@ -29,7 +29,7 @@ func slowReadiness(superPod *corev1.Pod) {
 		return
 	}
 	containers := len(superPod.Spec.InitContainers) + len(superPod.Spec.Containers)
-	stored := 2*kind.StoredSize(superPod) + int64(containers)*statusBytes
+	stored := 2*objectsize.Stored(superPod) + int64(containers)*statusBytes
 	if stored <= largePod {
 		return
 	}

@@ -1,4 +1,4 @@
-package kind
+package objectsize
 
 import (
 	"fmt"
@@ -84,17 +84,17 @@ func TestStoredSize(t *testing.T) {
 			require.NoError(t, err)
 			managed, err := set.ToJSON()
 			require.NoError(t, err)
-			counted := amountOf(tc.object).Bytes
+			counted := Stored(tc.object)
 			t.Logf("%d bytes, managedFields %d, counted %d", tc.object.(interface{ Size() int }).Size(), len(managed), counted) //nolint:forcetypeassert // It is of the API.
-			require.GreaterOrEqual(t, 2*counted, SizeOf(tc.object)+int64(len(managed)))
-			require.LessOrEqual(t, counted, max(SizeOf(tc.object), int64(len(managed)))*3/2, "it is not counted twice")
+			require.GreaterOrEqual(t, 2*counted, Of(tc.object)+int64(len(managed)))
+			require.LessOrEqual(t, counted, max(Of(tc.object), int64(len(managed)))*3/2, "it is not counted twice")
 		})
 	}
 	of := func(element any) client.Object {
 		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"ports": many(1_000, func(int) any { return element })}}}
 	}
 	for _, element := range []any{map[string]any{"a": int64(1)}, "\x01"} { // whether they are managed one by one is not known
-		require.Equal(t, SizeOf(of(element))*3/2, StoredSize(of(element)))
+		require.Equal(t, Of(of(element))*3/2, Stored(of(element)))
 	}
 }
 
@@ -139,6 +139,6 @@ func BenchmarkStoredSize(b *testing.B) {
 	pod := usual()
 	b.ReportAllocs()
 	for b.Loop() {
-		StoredSize(pod)
+		Stored(pod)
 	}
 }

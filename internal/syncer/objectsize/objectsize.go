@@ -1,4 +1,5 @@
-package kind
+// Package objectsize says how large objects are: how much they take in an etcd.
+package objectsize
 
 import (
 	"reflect"
@@ -10,11 +11,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
-// StoredSize returns what an object counts in limits: its own size or that of its managedFields, whichever is larger.
-// So it takes at most twice as much in etcd, whatever it has many of.
-func StoredSize(object client.Object) int64 { return max(SizeOf(object), fieldBytes(object)) }
+// Of returns the size of an object in bytes, without managedFields where it has none, as in caches; 0 for an object that
+// is neither of a type of Kubernetes nor unstructured.
+func Of(object client.Object) int64 {
+	switch typed := object.(type) {
+	case interface{ Size() int }:
+		return int64(typed.Size())
+	case *unstructured.Unstructured:
+		return syncpolicy.Size(typed.Object)
+	}
+	return 0
+}
+
+// Stored returns what an object counts in limits, in bytes: its own size or that of its managedFields, whichever is
+// larger. So it takes at most twice as much in etcd, whatever it has many of.
+func Stored(object client.Object) int64 { return max(Of(object), fieldBytes(object)) }
 
 // What managedFields say of a field, an element of a list and one with two keys, besides names and values: "f:":{}, and
 // "k:{\"\":\"\"}":{".":{}}, and \"protocol\":\"SCTP\" there.
@@ -29,7 +44,7 @@ const jsonFields = 3
 // as a whole.
 func fieldBytes(object client.Object) (size int64) {
 	if untyped, ok := object.(*unstructured.Unstructured); ok {
-		return min(jsonFieldBytes(untyped.Object), jsonFields*SizeOf(object)/2)
+		return min(jsonFieldBytes(untyped.Object), jsonFields*Of(object)/2)
 	}
 	value := reflect.ValueOf(object)
 	if value.Kind() != reflect.Pointer || value.IsNil() {
