@@ -45,6 +45,3 @@ func (r *Ref) Set(policy *Policy) {
 		r.changed = nil
 	}
 }
-
-// ShowsClass returns whether the policy in force shows its tenant a StorageClass of super clusters.
-func (r *Ref) ShowsClass(class string) bool { return r.Get().MayOffer(StorageClasses, class) }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
@@ -127,8 +126,6 @@ func (f *findings) judged(cluster, plugin, text string) reason {
 	case plugin == nodegroups.Name && strings.HasPrefix(text, nodegroups.ErrReasonNoNode):
 		node := "no node " + strings.TrimPrefix(text, nodegroups.ErrReasonNoNode)
 		return reason{one: "has " + node, many: "have " + node}
-	case text == volumebinding.ErrReasonNotEnoughSpace:
-		return reason{one: "has not enough free storage", many: "have not enough free storage"}
 	case plugin == names.InterPodAffinity:
 		return besidePods(text)
 	case plugin == names.NodeAffinity && slicepod.GangName(f.pod) != "":

@@ -295,12 +295,6 @@ func TestMessage(t *testing.T) {
 			}),
 			want: "0/2 super clusters are available: 2 had no node with 2 cpu free or 8Gi memory free",
 		},
-		"free storage": {
-			pod: pod("1"), status: unfit(2, "", unresolvable, clusters{
-				"r1": rejected("VolumeBinding", "node(s) did not have enough free storage"), "r2": rejected("VolumeBinding", "node(s) did not have enough free storage"),
-			}),
-			want: "0/2 super clusters are available: 2 have not enough free storage",
-		},
 		"claims": {
 			pod: pod("1"), status: unfit(4, "", unresolvable, clusters{
 				"r1": rejected(volumehome.Name, volumehome.ErrReasonNoStorage), "r2": rejected(volumehome.Name, volumehome.ErrReasonNoStorage),

@@ -43,7 +43,7 @@ func TestParts(t *testing.T) {
 		if part == PartPlacements {
 			chosen = nil
 		}
-		factory := podscheduler.NewInformers(t.Context(), api, view.NewNodeSource(), podscheduler.ShownStorage{All: dispatch.NewFreeStorage(), Shows: func(string) bool { return true }}, chosen, nil, func(err error) { t.Error(err) })
+		factory := podscheduler.NewInformers(t.Context(), api, view.NewNodeSource(), chosen, nil, func(err error) { t.Error(err) })
 		tenantsOf := &Tenants{Part: part, Client: stored, Store: placements.NewStore(stored, stored), Usage: &schedulingtest.Measured{}, Dispatcher: dispatch.New(false)}
 		c := newTenantController(tenantsOf, &tenants.Tenant{Key: "tenant", Policy: &policy.Ref{}}, api, factory, view.NewNodeSource(), chosen, events.NewFakeRecorder(10), func(error) {})
 		concerns[part] = slices.Sorted(maps.Keys(c.reconcile))

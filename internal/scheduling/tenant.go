@@ -145,8 +145,7 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 
 	nodes := view.NewNodeSource()
 	chosen := t.choices()
-	storage := podscheduler.ShownStorage{All: t.Dispatcher.Storage, Shows: tenant.Policy.ShowsClass}
-	factory := podscheduler.NewInformers(ctx, api, nodes, storage, chosen, tenant.Bounds, fail)
+	factory := podscheduler.NewInformers(ctx, api, nodes, chosen, tenant.Bounds, fail)
 	recorder := recorders.Of(tenantevents.ControllerName)
 	controller := newTenantController(t, tenant, api, factory, nodes, chosen, recorder, fail)
 	if err := controller.releaseSnapshots(optional); err != nil {

@@ -113,7 +113,7 @@ func newTenantController(
 	}
 	if chosen != nil { // then the informers project claims, too
 		c.reconcile[dispatch.ConcernClaim] = &claims.Reconciler{
-			Key: tenant.Key, API: api, Placements: t.Client, VirtualNodes: t.Dispatcher.VirtualNodes, Free: t.Dispatcher.Storage.Sizes, Recorder: recorder, Clock: clock.RealClock{}, Shows: tenant.Policy.ShowsClass,
+			Key: tenant.Key, API: api, Placements: t.Client, VirtualNodes: t.Dispatcher.VirtualNodes, Recorder: recorder, Clock: clock.RealClock{},
 			Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Classes: factory.Storage().V1().StorageClasses().Lister(),
 		}
 		held := t.heldOf(tenant)
@@ -151,7 +151,6 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		claims = c.informers.Core().V1().PersistentVolumeClaims().Lister()
 		classes = c.informers.Storage().V1().StorageClasses().Lister()
 	}
-	shows := tenant.Policy.ShowsClass
 	about := tenantevents.NamespaceEvents{Quotas: quotas, Recorder: recorder}
 	c.evictor = &eviction.Evictor{
 		Post: eviction.PostEvictions(api), Remove: eviction.Deletions(api), Pods: pods, Namespaces: lister, Events: about, Clock: clock.RealClock{}, Metrics: t.Metrics,
@@ -172,9 +171,6 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 		dispatch.ConcernRelocation: &rebalance.RelocationReconciler{
 			Key: tenant.Key, Store: t.Store, Pods: pods, Claims: claims, Classes: classes, Namespaces: lister, Usage: t.Usage,
 			VirtualNodes: t.Dispatcher.VirtualNodes, Judge: &t.Dispatcher.Judge, Judgements: rate.NewLimiter(rebalance.JudgementsPerSecond, rebalance.JudgementsBurst),
-			Storage: func(superCluster, class string, size int64) bool {
-				return !shows(class) || t.Dispatcher.Storage.Sizes()[superCluster].Holds(class, size)
-			},
 			Policy: tenant.Policy, Limits: c.limits, Clock: clock.RealClock{}, Events: about, Recorder: recorder, Attempts: map[string]rebalance.Attempt{},
 		},
 		dispatch.ConcernMove: &rebalance.MoveReconciler{
@@ -252,7 +248,6 @@ func (c *tenantController) watch(ctx context.Context, queue workqueue.TypedRateL
 			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaimRelease})
 			queue.Add(dispatch.Request{Concern: dispatch.ConcernClaimHome})
 		},
-		StorageChanged: func() { queue.AddAfter(dispatch.Request{Concern: dispatch.ConcernClaim}, claims.ClaimsInterval) },
 	}))
 	queue.Add(dispatch.Request{Concern: dispatch.ConcernNodes})
 	queue.Add(dispatch.Request{Concern: dispatch.ConcernOutOfService})

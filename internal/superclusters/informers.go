@@ -29,9 +29,8 @@ const (
 )
 
 // runInformers feeds ledger from informers on a super cluster's nodes, its pods that have not ended, those that have no
-// node included, the quotas and claims that syncers wrote, and what its CSI drivers publish, until ctx ends. It calls
-// work once the caches are filled, those of CSI drivers aside. All that it started has ended when it returns. dirty is
-// called after every change.
+// node included, and the quotas and claims that syncers wrote, until ctx ends. It calls work once the caches are
+// filled. All that it started has ended when it returns. dirty is called after every change.
 func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -63,10 +62,6 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	); err != nil {
 		return fmt.Errorf("preparing informers: %w", err)
 	}
-	storage, err := newFreeStorage(ctx, client, cancel)
-	if err != nil {
-		return err
-	}
 	synced, err := handle(nodes, pods, quotas, claims, ledger, func(change func() bool) {
 		defer engage.Recover(ctx, "informer", cancel)
 		if change() {
@@ -80,13 +75,6 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	running.Go(func() { pods.RunWithContext(ctx) })
 	running.Go(func() { quotas.RunWithContext(ctx) })
 	running.Go(func() { claims.RunWithContext(ctx) })
-	for _, informer := range storage.all() {
-		running.Go(func() { informer.RunWithContext(ctx) })
-	}
-	running.Go(func() {
-		defer engage.Recover(ctx, "what is free of storage", cancel)
-		storage.follow(ctx, ledger, dirty)
-	})
 
 	waiting, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()

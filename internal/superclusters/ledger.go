@@ -45,7 +45,6 @@ type Ledger struct {
 	stale      bool              // whether groups is to be made anew
 	free       []freenodes.Class // of the counted nodes, never changed
 	freeStale  bool              // whether free is to be made anew
-	storage    string            // see Capacity
 	namespaces map[types.NamespacedName]*namespaceEntry
 	// beyond and committed are the sums over namespaces.
 	beyond, committed slice.Amounts
@@ -76,8 +75,6 @@ type Capacity struct {
 	Groups string
 	// Free is what the counted nodes offer one by one, before headroom. It must not be changed.
 	Free []freenodes.Class
-	// Storage is how large a volume can be by StorageClass: the text of freestorage.Encode, "" while that is not known.
-	Storage string
 	// Nodes is the number of counted nodes, AllNodes that of all.
 	Nodes, AllNodes int
 	// Region and Zone are the topology labels that all counted nodes share, else "".
@@ -218,17 +215,8 @@ func (l *Ledger) Capacity() Capacity {
 		capacity.Nodes++
 	}
 	capacity.Groups = l.groupsLocked()
-	capacity.Free, capacity.Storage = l.freeLocked(), l.storage
+	capacity.Free = l.freeLocked()
 	return capacity
-}
-
-// SetStorage records how large volumes can be, as Capacity.Storage. It returns whether that has changed.
-func (l *Ledger) SetStorage(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	changed := l.storage != text
-	l.storage = text
-	return changed
 }
 
 // groupsLocked returns all nodes by group. Like what is free, they are made here and not at each event; events of pods

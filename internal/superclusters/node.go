@@ -14,7 +14,6 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/freenodes"
-	"github.com/superpool/superpool/internal/freestorage"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -133,13 +132,6 @@ func applyMeta(node *corev1.Node, d *desiredNode) {
 	node.Annotations[AnnotationClusterRef] = d.cluster.String()
 	if d.uid != "" {
 		node.Annotations[schedulerv1alpha1.AnnotationSuperClusterUID] = string(d.uid)
-	}
-	switch d.capacity.Storage {
-	case "": // it may be what it was
-	case freestorage.Sizes{}.Encode():
-		delete(node.Annotations, schedulerv1alpha1.AnnotationFreeStorage)
-	default:
-		node.Annotations[schedulerv1alpha1.AnnotationFreeStorage] = d.capacity.Storage
 	}
 	if d.capacity.AllNodes > 0 {
 		node.Annotations[schedulerv1alpha1.AnnotationNodeGroups] = d.capacity.Groups

@@ -90,13 +90,17 @@ func TenantStorageClass(object any) (any, error) {
 	}
 	return &storagev1.StorageClass{
 		ObjectMeta:        metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion, Annotations: annotations},
-		Provisioner:       driverPrefix + class.Name,
+		Provisioner:       provisioner,
 		VolumeBindingMode: class.VolumeBindingMode,
 		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{
 			Key: tenancyv1alpha1.LabelSuperClusterID, Values: append(offering, nowhere),
 		}}}},
 	}, nil
 }
+
+// provisioner is that of every StorageClass of a view: super clusters provision, by whatever means. There is no
+// CSIDriver of that name, so VolumeBinding does not ask how much is free.
+const provisioner = "super-cluster.tenancy.x-k8s.io"
 
 // nowhere is the id of no super cluster. A requirement without values would be an invalid one.
 const nowhere = ""

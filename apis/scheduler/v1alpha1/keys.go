@@ -94,10 +94,6 @@ const (
 	// shapes. Slices are packed onto these nodes, so that none is promised that fits no node.
 	// Written by vc-scheduler; read by plugin NodeShape.
 	AnnotationFreeShapes = "scheduler.tenancy.x-k8s.io/free-shapes"
-	// AnnotationFreeStorage holds how large a volume can be of each StorageClass whose CSI driver publishes what is
-	// free (CSIStorageCapacity), rounded down: a JSON object such as {"fast":"100Gi"}, of at most 64 classes.
-	// Written by vc-scheduler; read by vc-scheduler.
-	AnnotationFreeStorage = "scheduler.tenancy.x-k8s.io/free-storage"
 	// AnnotationSuperClusterUID holds the UID of the super cluster's namespace kube-system. Another cluster with the
 	// same id is refused; an operator who means it removes the annotation. Written by vc-scheduler; read by
 	// vc-scheduler, the syncer of that super cluster.

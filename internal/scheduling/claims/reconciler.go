@@ -31,7 +31,6 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
-	"github.com/superpool/superpool/internal/freestorage"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
@@ -44,16 +43,12 @@ const (
 	// reasonClassNotOffered: no super cluster offers the StorageClass of a claim, so nobody provisions it.
 	reasonClassNotOffered = "StorageClassNotOffered"
 	// reasonNoHome: a claim is to be provisioned at once, and no super cluster that offers its StorageClass takes it:
-	// the claim's namespace holds nothing there, it takes nothing new, or it has not enough free storage.
+	// the claim's namespace holds nothing there, or it takes nothing new.
 	reasonNoHome = "NoSuperCluster"
 	// reasonNoStorage: a claim is to be provisioned at once, and the storage that the claim's namespace holds in one
 	// super cluster has no room for it, where it could be. The message says whether it would have without other claims.
 	reasonNoStorage = "TooLittleStorage"
 )
-
-// ClaimsInterval is how long claims without a home wait before they are looked at for a change of what is free of
-// storage: each super cluster may say it every few seconds, and all claims of the tenant are read.
-const ClaimsInterval = 5 * time.Second
 
 // claimsBeside is what the claims of one namespace are that have a home, by super cluster.
 type claimsBeside struct {
@@ -86,9 +81,8 @@ func HomeRequest(claim *corev1.PersistentVolumeClaim) dispatch.Request {
 // class. beside is what other claims of the namespace are in super clusters.
 //
 // Chosen is, of the super clusters that offer the class, hold room for pods of the namespace and storage for the claim,
-// if its quota names storage, take new pods, have as much free storage as far as they say, and have not failed to make
-// the claim lately (failedchoice), the one with the fewest of its claims, then the one with most room for pods, then
-// the first by name.
+// if its quota names storage, take new pods, and have not failed to make the claim lately (failedchoice), the one with
+// the fewest of its claims, then the one with most room for pods, then the first by name.
 func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, among candidates, beside *claimsBeside) (string, tenancy.Reason) {
 	offering := claimhome.OfferedBy(class)
 	if len(offering) == 0 {
@@ -100,7 +94,7 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 	if ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate {
 		return "", tenancy.Reason{}
 	}
-	open, rooms, storage := among.open(claim, class.Name, offering, beside)
+	open, rooms, storage := among.open(claim, offering, beside)
 	closed := failedchoice.Of(claim).Closed(open, among.now)
 	home := ""
 	for _, name := range open {
@@ -116,7 +110,7 @@ func homeFor(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 		return "", tooLittleStorage(claim, storage)
 	}
 	return "", tenancy.Reason{Reason: reasonNoHome, Message: fmt.Sprintf(
-		"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new, or it has not enough free storage", class.Name, claim.Namespace)}
+		"No super cluster that offers StorageClass %s takes the claim: namespace %s holds nothing there, or it takes nothing new", class.Name, claim.Namespace)}
 }
 
 // lacksStorage reports whether a super cluster has no room for a claim in what its namespace holds there of storage,
@@ -143,21 +137,17 @@ func tooLittleStorage(claim *corev1.PersistentVolumeClaim, most int64) tenancy.R
 type candidates struct {
 	// nodes are those of the pod view, sorted by name.
 	nodes []*corev1.Node
-	// Free is what they say of their storage, of StorageClasses for which shows returns true.
-	free  map[string]freestorage.Sizes
-	shows func(class string) bool
 	now   time.Time
 }
 
 // open returns which of those that offer the class of a claim can make it, sorted, and how many pods of its namespace
 // each has room for. storage is the most that the namespace holds of it in one where nothing else is lacking, -1 if
 // there is none.
-func (c *candidates) open(claim *corev1.PersistentVolumeClaim, class string, offering []string, beside *claimsBeside) (open []string, rooms map[string]int64, storage int64) {
+func (c *candidates) open(claim *corev1.PersistentVolumeClaim, offering []string, beside *claimsBeside) (open []string, rooms map[string]int64, storage int64) {
 	rooms, storage = map[string]int64{}, -1
-	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	for _, node := range c.nodes {
 		room := slicepod.Pods(node, claim.Namespace)
-		if room <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) || !c.holds(node.Name, class, size.Value()) {
+		if room <= 0 || !takesClaims(node) || !slices.Contains(offering, node.Name) {
 			continue
 		}
 		if held, short := lacksStorage(claim, node, beside); short {
@@ -167,11 +157,6 @@ func (c *candidates) open(claim *corev1.PersistentVolumeClaim, class string, off
 		open, rooms[node.Name] = append(open, node.Name), room
 	}
 	return open, rooms, storage
-}
-
-// holds reports whether a super cluster has room for a volume, as far as it says.
-func (c *candidates) holds(superCluster, class string, size int64) bool {
-	return !c.shows(class) || c.free[superCluster].Holds(class, size)
 }
 
 // takesClaims reports whether a super cluster takes new claims: those that take new pods without tolerations.
@@ -188,14 +173,10 @@ type Reconciler struct {
 	Claims     corev1listers.PersistentVolumeClaimLister
 	Classes    storagev1listers.StorageClassLister
 	Placements client.Reader
-	// VirtualNodes returns the virtual Nodes by name, and free what they say of their storage. The maps are not
-	// changed.
+	// VirtualNodes returns the virtual Nodes by name. The map is not changed.
 	VirtualNodes func() map[string]*corev1.Node
-	Free         func() map[string]freestorage.Sizes
 	Recorder     events.EventRecorder
 	Clock        clock.PassiveClock
-	// Shows returns whether the tenant's policy shows a StorageClass of super clusters.
-	Shows func(class string) bool
 	// told is what the claims that have no home were told last. The controller has one worker.
 	told map[types.NamespacedName]claimTold
 }
@@ -217,7 +198,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, item dispatch.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("listing NamespacePlacements: %w", err)
 	}
 	virtual := r.VirtualNodes()
-	among := candidates{nodes: view.TenantNodes(virtual, placements.Items), free: r.Free(), shows: r.Shows, now: r.Clock.Now()}
+	among := candidates{nodes: view.TenantNodes(virtual, placements.Items), now: r.Clock.Now()}
 	var errs []error
 	beside := map[string]*claimsBeside{} // by namespace
 	for _, claim := range claims {

@@ -20,7 +20,6 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
-	"github.com/superpool/superpool/internal/freestorage"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
@@ -29,9 +28,6 @@ import (
 )
 
 // TestHomeRequest: a claim that has lost its home is looked at with all that wait for room in its namespace.
-// noneFree is of super clusters that say nothing of their storage.
-func noneFree() map[string]freestorage.Sizes { return nil }
-
 func TestHomeRequest(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, dispatch.Request{Concern: dispatch.ConcernClaim, Namespace: "web", Name: "c"}, HomeRequest(schedulingtest.HomelessClaim("c")))
@@ -64,7 +60,6 @@ func TestHomeFor(t *testing.T) {
 	failed := func(superCluster string, ago time.Duration) failedchoice.Failures {
 		return failedchoice.Failures(nil).Plus(superCluster, failedchoice.Quota, at.Add(-ago))
 	}
-	free := map[string]freestorage.Sizes{"r1": {"fast": 100 << 30}, "r2": {"fast": 10 << 30}}
 	cordoned := func(node *corev1.Node) { node.Spec.Unschedulable = true }
 	for name, tc := range map[string]struct {
 		class      *storagev1.StorageClass
@@ -108,9 +103,6 @@ func TestHomeFor(t *testing.T) {
 		"one that failed a while ago":        {class: schedulingtest.StorageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, failed: failed("r2", time.Hour), want: "r2"},
 		"one that failed, where no other is": {class: schedulingtest.StorageClassOf(now, "r1", "r3"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, failed: failed("r1", 0), want: "r1"},
 		"the one that failed first":          {class: schedulingtest.StorageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, failed: failed("r2", 0).And(failed("r1", time.Minute)), want: "r1"},
-		"one that has as much free":          {class: schedulingtest.StorageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, size: "20Gi", want: "r1"},
-		"one that says nothing of that":      {class: schedulingtest.StorageClassOf(now, "r2", "r3"), nodes: []*corev1.Node{room("r2", "9"), room("r3", "1")}, size: "200Gi", want: "r3"},
-		"none has as much free":              {class: schedulingtest.StorageClassOf(now, "r1", "r2"), nodes: []*corev1.Node{room("r1", "1"), room("r2", "9")}, size: "200Gi", wantReason: reasonNoHome},
 		"a pool without the tenant's nodes":  {class: schedulingtest.StorageClassOf(now, "r1"), wantReason: reasonNoHome},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +111,7 @@ func TestHomeFor(t *testing.T) {
 				claim.Spec.Resources.Requests = builders.Resources("storage", cmp.Or(tc.size, "1Gi"))
 				claim.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = tc.failed.String()
 			})
-			among := candidates{nodes: tc.nodes, free: free, shows: func(class string) bool { return class == "fast" }, now: at}
+			among := candidates{nodes: tc.nodes, now: at}
 			home, why := homeFor(claim, tc.class, among, &claimsBeside{count: tc.beside, bytes: tc.used})
 			require.Equal(t, tc.want, home)
 			require.Equal(t, tc.wantReason, why.Reason)
@@ -155,7 +147,7 @@ func TestClaimsWithoutAHome(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(api, 0)
 	recorder := events.NewFakeRecorder(10)
 	r := &Reconciler{
-		Key: "acme", API: api, Recorder: recorder, Placements: builders.Client(schedulingtest.MetaScheme(t)).Build(), VirtualNodes: func() map[string]*corev1.Node { return nil }, Free: noneFree, Clock: clock.RealClock{}, Shows: func(string) bool { return true },
+		Key: "acme", API: api, Recorder: recorder, Placements: builders.Client(schedulingtest.MetaScheme(t)).Build(), VirtualNodes: func() map[string]*corev1.Node { return nil }, Clock: clock.RealClock{},
 		Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Classes: factory.Storage().V1().StorageClasses().Lister(),
 	}
 	factory.Start(t.Context().Done())
@@ -187,7 +179,7 @@ func TestClaimsGivenTogether(t *testing.T) {
 	nodes := map[string]*corev1.Node{"r1": st.MakeNode().Name("r1").Obj(), "r2": st.MakeNode().Name("r2").Obj()}
 	placement := builders.Placement("acme", "web").Held("r1", 1, "pods", "9").Held("r2", 1, "pods", "9").Obj()
 	r := &Reconciler{
-		Key: "acme", API: api, Recorder: events.NewFakeRecorder(10), VirtualNodes: func() map[string]*corev1.Node { return nodes }, Free: noneFree, Clock: clock.RealClock{}, Shows: func(string) bool { return true },
+		Key: "acme", API: api, Recorder: events.NewFakeRecorder(10), VirtualNodes: func() map[string]*corev1.Node { return nodes }, Clock: clock.RealClock{},
 		Placements: builders.Client(schedulingtest.MetaScheme(t)).WithObjects(placement).Build(),
 		Claims:     factory.Core().V1().PersistentVolumeClaims().Lister(), Classes: factory.Storage().V1().StorageClasses().Lister(),
 	}

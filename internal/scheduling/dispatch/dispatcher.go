@@ -1,5 +1,5 @@
 // Package dispatch knows what changes in the meta cluster, and passes it on to the controller of the tenant that it is
-// about: placements, and the virtual Nodes of the pool with what these say of storage.
+// about: placements, and the virtual Nodes of the pool.
 package dispatch
 
 import (
@@ -37,8 +37,6 @@ type Dispatcher struct {
 	forgetful bool
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
-	// Storage is what the virtual Nodes say of storage.
-	Storage *FreeStorage
 	// Judge says which demands of pods the virtual Nodes meet.
 	Judge nodegroups.Judge
 	// left is when virtual Nodes were seen to go that are not back, and began when the Dispatcher began to look.
@@ -64,8 +62,6 @@ type Subscriber struct {
 	// NodesChanged is called after a change of a virtual Node that changes pod views, or the tenants' Nodes
 	// (sameForPods).
 	NodesChanged func()
-	// StorageChanged is called after a virtual Node has said something else of its storage. nil: nobody asks.
-	StorageChanged func()
 }
 
 // New returns a Dispatcher that knows nothing before Watch. A forgetful one keeps no changes for tenants that have no
@@ -73,7 +69,7 @@ type Subscriber struct {
 func New(forgetful bool) *Dispatcher {
 	return &Dispatcher{
 		subscribers: map[string]*Subscriber{}, missed: map[string]map[string]PlacementChange{}, nodes: map[string]*corev1.Node{},
-		Storage: NewFreeStorage(), left: map[string]time.Time{}, began: time.Now(), forgetful: forgetful,
+		left: map[string]time.Time{}, began: time.Now(), forgetful: forgetful,
 	}
 }
 
@@ -221,25 +217,13 @@ func (d *Dispatcher) Node(node *corev1.Node, deleted bool) {
 		delete(d.left, node.Name)
 	}
 	d.mu.Unlock()
-	moved := deleted || previous == nil
-	says := node.Annotations[schedulerv1alpha1.AnnotationFreeStorage]
-	storage := moved || previous.Annotations[schedulerv1alpha1.AnnotationFreeStorage] != says
-	switch {
-	case deleted:
-		d.Storage.remove(node.Name)
-	case storage:
-		d.Storage.Set(node.Name, says)
+	if !deleted && previous != nil && sameForPods(previous, node) { // a heartbeat, or another capacity
+		return
 	}
-	pods := moved || !sameForPods(previous, node) // not a heartbeat, or another capacity
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, s := range d.subscribers {
-		if pods {
-			s.NodesChanged()
-		}
-		if storage && s.StorageChanged != nil {
-			s.StorageChanged()
-		}
+		s.NodesChanged()
 	}
 }
 

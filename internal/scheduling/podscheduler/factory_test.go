@@ -19,7 +19,7 @@ func TestBudgetIsGivenBack(t *testing.T) {
 	api := builders.Clientset(builders.Pod("web", "a").Obj(), builders.Pod("web", "b").Obj(), builders.Namespace("web"))
 	for range 2 {
 		stop := make(chan struct{})
-		factory := NewInformers(t.Context(), api, view.NewNodeSource(), noStorage(), NewChoices(), bounds, func(err error) { t.Error(err) })
+		factory := NewInformers(t.Context(), api, view.NewNodeSource(), NewChoices(), bounds, func(err error) { t.Error(err) })
 		factory.Core().V1().Namespaces().Informer()
 		factory.Start(stop)
 		factory.WaitForCacheSync(stop)

@@ -305,7 +305,7 @@ func TestHandlersRecover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := make(chan error, 10)
-			factory := NewInformers(t.Context(), builders.Clientset(hostilePod("p", "u", "r1.n")), view.NewNodeSource(), noStorage(), NewChoices(), nil, func(err error) { failed <- err })
+			factory := NewInformers(t.Context(), builders.Clientset(hostilePod("p", "u", "r1.n")), view.NewNodeSource(), NewChoices(), nil, func(err error) { failed <- err })
 			_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: handle})
 			require.NoError(t, err)
 			factory.Start(t.Context().Done())

@@ -38,10 +38,10 @@ const (
 )
 
 // NewInformers returns the informers of a tenant: its pods and volumes through the pod view's projection, and nodes
-// and storage from the view alone. With nil choices, another process makes them. All but what is the view's own counts
+// from the view alone. With nil choices, another process makes them. All but what is the view's own counts
 // towards bounds. A panic of the projection is passed to fail.
 func NewInformers(
-	ctx context.Context, api kubernetes.Interface, nodes *view.Source, storage ShownStorage, chosen *Choices, bounds *tenantclient.Bounds,
+	ctx context.Context, api kubernetes.Interface, nodes *view.Source, chosen *Choices, bounds *tenantclient.Bounds,
 	fail func(error),
 ) informers.SharedInformerFactory {
 	shared := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTransform(ctrlcache.TransformStripManagedFields()))
@@ -65,7 +65,7 @@ func NewInformers(
 	isChosen := view.IsLabeled
 	if chosen != nil {
 		isChosen = chosen.isChosen
-		projectVolumes(ctx, shared, factory, storage, fail)
+		projectVolumes(ctx, shared, factory, fail)
 	}
 	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(isChosen)))
 	nodesOfView := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {

@@ -49,7 +49,7 @@ func TestTenantWithoutRights(t *testing.T) {
 			api, err := kubernetes.NewForConfig(config)
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(schedulertest.Context(t))
-			factory := NewInformers(t.Context(), api, view.NewNodeSource(), noStorage(), nil, nil, func(error) {})
+			factory := NewInformers(t.Context(), api, view.NewNodeSource(), nil, nil, func(error) {})
 			factory.Core().V1().Namespaces().Informer()
 			factory.Core().V1().ResourceQuotas().Informer()
 			factory.Core().V1().Services().Informer()

@@ -16,9 +16,7 @@ const (
 	ofTopology    = "labels of nodes are not in the view: there volumes are in a super cluster, and StorageClasses are offered by one"
 	ofBinding     = "it binds a claim to a volume that is there: in the view claims get a home, whose super cluster makes and binds the volume"
 	ofCSINodes    = "CSINodes are not in the view: the super cluster knows the drivers of its nodes"
-	ofCSIDrivers  = "a CSIDriver of the view never changes"
-	ofCapacities  = "a CSIStorageCapacity comes into the view with the first bound of its class, or with its super cluster: no pod waits for it alone"
-	ofHints       = "it is about a hint of VolumeBinding's, which runs here unchanged"
+	ofCapacities  = "CSIDrivers and CSIStorageCapacities are not in the view: the super cluster knows how much is free"
 	noPorts       = "ports of the host are not in the view: the super scheduler judges them"
 	noClaims      = "resource claims are not synced"
 	ofAPIServer   = "the tenant's API server judges it before a scheduler sees the pod"
@@ -74,11 +72,10 @@ var leftOutCases = map[string]string{
 	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the StorageClass's AllowedTopologies": ofTopology,
 	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the StorageClass":                 ofTopology,
 	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSINode":                          ofCSINodes,
-	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIDriver":                        shownByPrefix + "TestPodsOfFreeStorage",
-	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIDriver":                    ofCSIDrivers,
-	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIStorageCapacity is created":    ofCapacities,
-	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIStorageCapacity is increased":  shownByPrefix + "TestPodsOfFreeStorage",
-	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIStorageCapacity":           ofHints,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIDriver":                        ofCapacities,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIDriver":                    ofCapacities,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is requeued when the CSIStorageCapacity":               ofCapacities,
+	"queueing/TestCoreResourceEnqueue/Pod rejected with node by the VolumeBinding plugin is not requeued when the CSIStorageCapacity":           ofCapacities,
 	"queueing/TestCoreResourceEnqueue/Pod rejected by the Volume":                                                                               ofVolumes,
 	"queueing/TestCoreResourceEnqueue/Pod rejected the CSI":                                                                                     ofVolumes,
 	"queueing/TestCoreResourceEnqueue/Pod rejected with PVC":                                                                                    ofVolumes,

@@ -67,8 +67,6 @@ type tenantControlPlane struct {
 	stop  func()
 	// policy is the tenant's.
 	policy *policy.Ref
-	// storage is what super clusters say of theirs.
-	storage ShownStorage
 	// groups are the tenant's PodGroups, nil: its control plane serves none.
 	groups *cachetesting.FakeControllerSource
 	// groupsSeen is what the process knows of them.
@@ -100,7 +98,6 @@ func newTenant(t testing.TB) *tenantControlPlane {
 func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantControlPlane {
 	t.Helper()
 	c := &tenantControlPlane{t: t, ctx: schedulertest.Context(t), virtual: map[string]*corev1.Node{}, policy: &policy.Ref{}, recorder: events.NewFakeRecorder(1000), meta: schedulingtest.NewStoredPlacements(t)}
-	c.storage = ShownStorage{All: dispatch.NewFreeStorage(), Shows: c.policy.ShowsClass}
 	change(c)
 	if c.api == nil {
 		c.api = builders.Clientset()
@@ -125,7 +122,7 @@ func (c *tenantControlPlane) start() {
 	if c.tenantNodes {
 		nodes = newTenantNodes(c.api)
 	}
-	factory := NewInformers(ctx, c.api, c.nodes, c.storage, chosen, nil, c.failed)
+	factory := NewInformers(ctx, c.api, c.nodes, chosen, nil, c.failed)
 	c.number(factory, chosen)
 	c.repairs(ctx, factory, chosen)
 	recorder := events.EventRecorder(c.recorder)

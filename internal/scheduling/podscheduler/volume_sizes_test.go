@@ -26,10 +26,7 @@ func TestVolumesOfAnySize(t *testing.T) {
 		spec.Pods.StorageClasses = []string{"fast"}
 		volumes, err := policy.New("volumes", spec)
 		require.NoError(t, err)
-		c := newTenantWith(t, func(c *tenantControlPlane) {
-			c.policy.Set(volumes)
-			setFree(c.storage.All, map[string]string{"r1": `{"fast":"10Gi"}`})
-		})
+		c := newTenantWith(t, func(c *tenantControlPlane) { c.policy.Set(volumes) })
 		c.cluster("r1")
 		c.place("web", "r1", "5")
 		const noClass = "tenancy.x-k8s.io/no-class"
@@ -48,12 +45,10 @@ func TestVolumesOfAnySize(t *testing.T) {
 		for i, tc := range []struct {
 			class string
 			sizes []string
-			// refused is why, "" for a pod that gets a super cluster.
-			refused string
 		}{
 			{class: "other", sizes: []string{"1", "1e2147483647", "2"}},
 			{class: "fast", sizes: []string{"0e2147483647", "1Gi"}},
-			{class: "fast", sizes: []string{"1Gi", "1e2147483647"}, refused: "0/1 super clusters are available: 1 has not enough free storage"},
+			{class: "fast", sizes: []string{"1Gi", "1e2147483647"}},
 			{class: noClass, sizes: []string{"1Gi"}},
 			{class: "fast", sizes: []string{"1Gi"}},
 		} {
@@ -71,11 +66,7 @@ func TestVolumesOfAnySize(t *testing.T) {
 				}})
 			}
 			c.create("web", name, "100m", func(pod *corev1.Pod) { pod.Spec.Volumes = used })
-			if tc.refused == "" {
-				c.wantIn("web", name, "r1")
-			} else {
-				c.wantRefused("web", name, tc.refused)
-			}
+			c.wantIn("web", name, "r1")
 		}
 	})
 }

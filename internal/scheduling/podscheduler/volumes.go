@@ -2,7 +2,6 @@ package podscheduler
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,15 +15,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/superpool/superpool/internal/engage"
-	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/view"
 )
 
 // projectVolumes lets the informers of a tenant's claims, volumes and StorageClasses pass them through the pod view's
-// projection. CSI drivers run in super clusters, so what the tenant's own say is not read: storage is what super
-// clusters say. shared is what factory is made of. A panic of a projection is passed to fail.
-func projectVolumes(ctx context.Context, shared, factory informers.SharedInformerFactory, storage ShownStorage, fail func(error)) {
+// projection. CSI drivers run in super clusters: those of the tenant and what they have free are not read, and the view
+// has none. shared is what factory is made of. A panic of a projection is passed to fail.
+func projectVolumes(ctx context.Context, shared, factory informers.SharedInformerFactory, fail func(error)) {
 	projected := func(object runtime.Object, make func(kubernetes.Interface) cache.SharedIndexInformer, transform cache.TransformFunc) {
 		informer := factory.InformerFor(object, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer { return make(api) })
 		// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
@@ -40,19 +38,11 @@ func projectVolumes(ctx context.Context, shared, factory informers.SharedInforme
 	projected(&storagev1.StorageClass{}, func(api kubernetes.Interface) cache.SharedIndexInformer {
 		return storageinformers.NewFilteredStorageClassInformer(api, 0, cache.Indexers{}, tenantclient.Paged)
 	}, view.TenantStorageClass)
-	empty := func(object runtime.Object) emptyInformer {
-		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-		return emptyInformer{cache.NewSharedIndexInformer(&cache.ListWatch{}, object, 0, indexers)}
-	}
-	none, driver, capacity := empty(&storagev1.CSINode{}), empty(&storagev1.CSIDriver{}), empty(&storagev1.CSIStorageCapacity{})
-	for object, informer := range map[runtime.Object]cache.SharedIndexInformer{
-		&storagev1.CSINode{}:   &none,
-		&storagev1.CSIDriver{}: &storageInformer{emptyInformer: driver, indexer: shownDrivers{storage.All.Drivers, storage.Shows}},
-		&storagev1.CSIStorageCapacity{}: &storageInformer{emptyInformer: capacity, indexer: storage.All.Capacities, subscribe: func(handler cache.ResourceEventHandler) {
-			storage.All.Subscribe(ctx, engage.Handler(ctx, "storage of super clusters", fail, storage.handler(handler)))
-		}},
-	} {
-		shared.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })
+	for _, object := range []runtime.Object{&storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}} {
+		shared.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+			indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+			return &emptyInformer{cache.NewSharedIndexInformer(&cache.ListWatch{}, object, 0, indexers)}
+		})
 	}
 }
 
@@ -88,89 +78,3 @@ type synced struct{}
 
 // HasSynced implements cache.ResourceEventHandlerRegistration.
 func (synced) HasSynced() bool { return true }
-
-// ShownStorage is what one tenant's pod scheduler reads of the storage of super clusters: that of StorageClasses which
-// its policy shows. Of others a forged one would else tell it, by what is refused, how much is free.
-type ShownStorage struct {
-	All   *dispatch.FreeStorage
-	Shows func(class string) bool
-}
-
-// handler passes on to handler what happens to capacities of classes that are shown: VolumeBinding's hints queue pods
-// of any class when a bound grows.
-func (s ShownStorage) handler(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{Handler: handler, FilterFunc: func(object any) bool {
-		capacity, ok := object.(*storagev1.CSIStorageCapacity)
-		return ok && s.Shows(capacity.StorageClassName)
-	}}
-}
-
-// shownDrivers are the CSIDrivers of classes that are shown. Without one, VolumeBinding asks for no capacity.
-type shownDrivers struct {
-	cache.Indexer
-	shows func(class string) bool
-}
-
-// GetByKey implements cache.Store.
-func (d shownDrivers) GetByKey(key string) (object any, exists bool, err error) {
-	if class, ok := view.ClassOfDriver(key); !ok || !d.shows(class) {
-		return nil, false, nil
-	}
-	return d.Indexer.GetByKey(key) //nolint:wrapcheck // it is the store's
-}
-
-// storageInformer is an informer of objects of dispatch.FreeStorage. It sends no requests.
-type storageInformer struct {
-	emptyInformer
-	indexer cache.Indexer
-	// subscribe tells a handler of all objects, and of changes. Nil: there are no events.
-	subscribe func(cache.ResourceEventHandler)
-
-	mu sync.Mutex
-	// handlers wait until the informer runs: kube-scheduler is not complete before.
-	handlers []cache.ResourceEventHandler
-	begun    bool
-}
-
-// GetStore implements cache.SharedInformer.
-func (i *storageInformer) GetStore() cache.Store { return i.indexer }
-
-// GetIndexer implements cache.SharedIndexInformer.
-func (i *storageInformer) GetIndexer() cache.Indexer { return i.indexer }
-
-// Run implements cache.SharedInformer. It returns at once.
-func (i *storageInformer) Run(<-chan struct{}) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, handler := range i.handlers {
-		i.subscribe(handler)
-	}
-	i.begun, i.handlers = true, nil
-}
-
-// RunWithContext implements cache.SharedInformer.
-func (i *storageInformer) RunWithContext(ctx context.Context) { i.Run(ctx.Done()) }
-
-// AddEventHandler implements cache.SharedInformer.
-func (i *storageInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	switch {
-	case i.subscribe == nil:
-	case i.begun:
-		i.subscribe(handler)
-	default:
-		i.handlers = append(i.handlers, handler)
-	}
-	return synced{}, nil
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (i *storageInformer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return i.AddEventHandler(handler)
-}
-
-// AddEventHandlerWithOptions implements cache.SharedInformer.
-func (i *storageInformer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return i.AddEventHandler(handler)
-}

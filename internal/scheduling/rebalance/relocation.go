@@ -83,13 +83,11 @@ type RelocationReconciler struct {
 	Judge        *nodegroups.Judge
 	// Judgements bounds of how many super clusters is asked what they have for pods of the tenant.
 	Judgements *rate.Limiter
-	// Storage returns whether a super cluster has room for a volume, as far as it says.
-	Storage  func(superCluster, class string, size int64) bool
-	Policy   *policy.Ref
-	Limits   *namespaces.Limits
-	Clock    clock.PassiveClock
-	Events   tenantevents.NamespaceEvents
-	Recorder events.EventRecorder
+	Policy     *policy.Ref
+	Limits     *namespaces.Limits
+	Clock      clock.PassiveClock
+	Events     tenantevents.NamespaceEvents
+	Recorder   events.EventRecorder
 	// Attempts holds what was tried last, by namespace, for those in which a pod waits. One worker uses it. A restart
 	// forgets it: what was refused is tried once more, within the same interval.
 	Attempts map[string]Attempt
@@ -364,7 +362,7 @@ func (r *RelocationReconciler) clustersFor(
 		tainted, lasting := keptAway(node, pod)
 		switch {
 		case lasting, !r.Judge.Meets(node, demand), lacksVolume(failures, name, now),
-			slices.ContainsFunc(volumes, func(volume volumeWish) bool { return !r.makes(name, &volume) }):
+			slices.ContainsFunc(volumes, func(volume volumeWish) bool { return !volume.madeBy(name) }):
 			unfit.Insert(name)
 		case !tainted && !node.Spec.Unschedulable && !failures.Keeps(name, now):
 			clusters = append(clusters, name)
@@ -386,18 +384,15 @@ func keptAway(node *corev1.Node, pod *corev1.Pod) (tainted, lasting bool) {
 
 // volumeWish is a claim of a pod that has no home yet.
 type volumeWish struct {
-	class string
-	size  int64
-	// offeredBy are the super clusters that offer the class, and lackedBy those that had no volume for it lately.
+	// offeredBy are the super clusters that offer its class, and lackedBy those that had no volume for it lately.
 	offeredBy, lackedBy sets.Set[string]
 }
 
-// keysOf returns keys that are equal for claims that request the same, and that the same super clusters may make.
+// keysOf returns keys that are equal for claims that the same super clusters may make.
 func keysOf(volumes []volumeWish) []string {
 	keys := make([]string, len(volumes))
 	for i := range volumes {
-		v := &volumes[i]
-		keys[i] = fmt.Sprintf("%q %d %q %q", v.class, v.size, sets.List(v.offeredBy), sets.List(v.lackedBy))
+		keys[i] = fmt.Sprintf("%q %q", sets.List(volumes[i].offeredBy), sets.List(volumes[i].lackedBy))
 	}
 	return keys
 }
@@ -418,15 +413,15 @@ func (r *RelocationReconciler) volumesFor(pod *corev1.Pod) (volumes []volumeWish
 			continue
 		}
 		volumes = append(volumes, volumeWish{
-			class: class.Name, size: slice.Size(claim), offeredBy: sets.New(claimhome.OfferedBy(class)...), lackedBy: lackedBy(failedchoice.Of(claim), r.Clock.Now()),
+			offeredBy: sets.New(claimhome.OfferedBy(class)...), lackedBy: lackedBy(failedchoice.Of(claim), r.Clock.Now()),
 		})
 	}
 	return volumes
 }
 
-// makes reports whether a super cluster may make a volume, as far as it says and has shown.
-func (r *RelocationReconciler) makes(superCluster string, volume *volumeWish) bool {
-	return volume.offeredBy.Has(superCluster) && !volume.lackedBy.Has(superCluster) && r.Storage(superCluster, volume.class, volume.size)
+// madeBy reports whether a super cluster makes a volume, as far as it has shown.
+func (v *volumeWish) madeBy(superCluster string) bool {
+	return v.offeredBy.Has(superCluster) && !v.lackedBy.Has(superCluster)
 }
 
 // lackedBy returns the super clusters that had no volume for a claim lately.

@@ -509,6 +509,7 @@ func TestClaimGoesWithItsPod(t *testing.T) {
 		class   func(class *storagev1.StorageClass) // of WaitForFirstConsumer, nil for no change
 	}{
 		"no volume":            {message: noVolume, after: 6 * time.Second, reason: failedchoice.NoVolume},
+		"not enough free":      {message: "0/1 nodes are available: 1 node(s) did not have enough free storage.", after: 6 * time.Second, reason: failedchoice.NoVolume},
 		"no class":             {message: `running PreFilter plugin "VolumeBinding": storageclass.storage.k8s.io "fast" not found`, after: 6 * time.Second, reason: failedchoice.NoVolume},
 		"no volume and no cpu": {message: "0/2 nodes are available: 1 Insufficient cpu, " + noVolume[len("0/1 nodes are available: "):], after: 2 * time.Minute, reason: failedchoice.Unschedulable},
 		"no cpu":               {message: "0/1 nodes are available: 1 Insufficient cpu.", after: 2 * time.Minute, reason: failedchoice.Unschedulable},

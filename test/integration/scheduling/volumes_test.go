@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
@@ -239,68 +238,4 @@ func TestClaimsThatAreLeftBehind(t *testing.T) {
 		require.NotContains(t, claim.Finalizers, tenancyv1alpha1.FinalizerPrefixClaim+left)
 		w.wantEvent(t, "PersistentVolumeClaim", claim.Name, tenancy.ReasonSuperClusterNotPlaced)
 	}
-}
-
-// publish plays a CSI driver of a super cluster, which publishes what is free of StorageClasses. It returns what says
-// so of the first.
-func (w *world) publish(t *testing.T, id, free string, classes ...string) *storagev1.CSIStorageCapacity {
-	t.Helper()
-	const driver = "local.example.com"
-	objects := []client.Object{&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true)}}}
-	var first *storagev1.CSIStorageCapacity
-	for _, class := range classes {
-		capacity := &storagev1.CSIStorageCapacity{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: class}, StorageClassName: class,
-			NodeTopology: &metav1.LabelSelector{}, Capacity: ptr.To(resource.MustParse(free)),
-		}
-		if first == nil {
-			first = capacity
-		}
-		objects = append(objects, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: driver}, capacity)
-	}
-	for _, object := range objects {
-		require.NoError(t, w.supers[id].Create(t.Context(), object))
-		t.Cleanup(func() { require.NoError(t, w.supers[id].Delete(context.WithoutCancel(t.Context()), object)) })
-	}
-	return first
-}
-
-// TestFreeStorage: a claim goes where its volume has room, as far as super clusters say, and its pod waits until there
-// is. The tenant reads no figures.
-func TestFreeStorage(t *testing.T) {
-	w := shared
-	w.allowClaims(t, "local", "local-at-once")
-	w.run(t)
-	const namespace = "free-storage"
-	less := w.publish(t, "r1", "10Gi", "local", "local-at-once")
-	w.publish(t, "r2", "50Gi", "local", "local-at-once")
-	w.storageClass(t, "local", storagev1.VolumeBindingWaitForFirstConsumer, "r1", "r2")
-	w.storageClass(t, "local-at-once", storagev1.VolumeBindingImmediate, "r1", "r2")
-	w.namespace(t, namespace, `{"cpu":"300m","memory":"300Mi"}`)
-	w.quota(t, namespace, "600m", "600Mi")
-	w.wantShown(t, namespace, `{"r1":1,"r2":1}`)
-	for id, want := range map[string]string{"r1": `{"local":"10Gi","local-at-once":"10Gi"}`, "r2": `{"local":"50Gi","local-at-once":"50Gi"}`} {
-		require.Eventually(t, func() bool {
-			node := &corev1.Node{}
-			return w.meta.Get(t.Context(), client.ObjectKey{Name: id}, node) == nil && node.Annotations[schedulerv1alpha1.AnnotationFreeStorage] == want
-		}, patience, tick, "the virtual Node of %s says what is free", id)
-	}
-
-	some := w.claim(t, namespace, "some", "local", sized("20Gi"))
-	w.wantPod(t, w.pod(t, namespace, "some", using("some")), "where there is room", in("r2"))
-	require.Equal(t, "r2", w.wantHome(t, some))
-	require.Equal(t, "r2", w.wantHome(t, w.claim(t, namespace, "at-once", "local-at-once", sized("20Gi"))))
-	w.claim(t, namespace, "too-much", "local-at-once", sized("100Gi"))
-	w.wantEvent(t, "PersistentVolumeClaim", namespace+"/too-much", "NoSuperCluster")
-
-	w.claim(t, namespace, "much", "local", sized("100Gi"))
-	much := w.pod(t, namespace, "much", using("much"))
-	w.wantPod(t, much, "that there is no room", func(pod *corev1.Pod) bool {
-		_, scheduled := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-		return scheduled != nil && scheduled.Message == "0/2 super clusters are available: 2 have not enough free storage"
-	})
-	await.Change(t, w.supers["r1"], less, func(capacity *storagev1.CSIStorageCapacity) {
-		capacity.Capacity = ptr.To(resource.MustParse("200Gi"))
-	})
-	w.wantPod(t, much, "where there is room now", in("r1"))
 }
