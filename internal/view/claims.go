@@ -52,8 +52,8 @@ func TenantClaim(object any) (any, error) {
 	return claim, nil
 }
 
-// storageOf returns the storage of a list, alone, between nothing and slice.MaxAmount: VolumeBinding compares what
-// claims request, and tenants write quantities with any exponent, which a comparison writes out.
+// storageOf returns the storage of a list, alone, between nothing and slice.MaxAmount: plugins compare what claims
+// request, and tenants write quantities with any exponent, which a comparison writes out.
 func storageOf(list corev1.ResourceList) corev1.ResourceList {
 	size, exists := list[corev1.ResourceStorage]
 	if !exists {
