@@ -29,6 +29,9 @@ const (
 	maxEntries, maxMembers, smallObject = 5_000, 10_000, 64 << 10
 	// maxSpec is how large the spec of a pod may be, in bytes: kubelets write all of it with each change of its status.
 	maxSpec = 512 << 10
+	// maxImage is how many characters the name of an image has at most, which kubelets write several times into the
+	// status of a pod: twice what a registry takes.
+	maxImage = 1 << 10
 	// maxContainers is how many containers a pod may have, those that initialize it among them: kubelets run 110 pods.
 	maxContainers = 500
 	// maxResources is how many different resources a pod may name: pods are compared with nodes and quotas by each, and
@@ -339,10 +342,40 @@ func ExcessOfPod(pod *corev1.Pod, around Around) string {
 	if excess := ExcessOfEntries(pod); excess != "" {
 		return excess
 	}
-	if size := spec.Size(); size > maxSpec {
-		return fmt.Sprintf("its spec takes %d bytes: at most %d go down", size, maxSpec)
+	return ExcessOfSpec(spec, nil)
+}
+
+// ExcessOfSpec says that a spec is larger than goes down, or the name of an image in it; "" if not. existing is the spec
+// of the super pod that is to become this one, nil for the spec of a new pod of a tenant, which has no variables of
+// Services yet: what exists may stay.
+func ExcessOfSpec(spec, existing *corev1.PodSpec) string {
+	size, most, images := spec.Size(), maxSpec, map[string]string{}
+	if existing != nil {
+		most = max(2*maxSpec, existing.Size())
+		visitImages(existing, func(container, image string) { images[container] = image })
 	}
-	return ""
+	if size > most {
+		return fmt.Sprintf("its spec takes %d bytes: at most %d go down", size, most)
+	}
+	excess := ""
+	visitImages(spec, func(container, image string) {
+		if len(image) > maxImage && images[container] != image {
+			excess = fmt.Sprintf("the image of its container %s has %d characters: at most %d go down", container, len(image), maxImage)
+		}
+	})
+	return excess
+}
+
+// visitImages calls visit with the name and the image of each container.
+func visitImages(spec *corev1.PodSpec, visit func(container, image string)) {
+	for _, containers := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			visit(containers[i].Name, containers[i].Image)
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		visit(spec.EphemeralContainers[i].Name, spec.EphemeralContainers[i].Image)
+	}
 }
 
 // ExcessOfContainers says that there are more of these containers of a pod than go down, or that more is written into

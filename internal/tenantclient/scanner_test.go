@@ -176,6 +176,7 @@ func FuzzWeights(f *testing.F) {
 		`{"items":[{"spec":{"volumeClaimTemplates":[{},{}],"template":{"spec":{"volumes":[{},{"configMap":{}}]}}}},{},{},{},{}]}`, `{"data":{"a":"b","c":""}}`,
 		`{"items":[` + strings.Repeat("{},", 50) + `{}]}`, `{"items":[` + strings.Repeat("null,", 50) + `null]}`, `{"details":{"causes":[{},{},{},{},{}]}}`,
 		`[` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `,{},null,"",[{}],{"a":{}}]`, `{"a":` + strings.Repeat("[", 62) + `[0,{},""],{"a":[0],"b":0}` + strings.Repeat("]", 62) + `}`,
+		`["` + strings.Repeat("\xff", 9_000) + `","ä"]`, `{"data":{"a":"` + strings.Repeat("\xc3", 9_000) + `"}}`,
 		"{" + manyMembers(100) + "}", `{"data":{` + manyMembers(100) + "}}",
 	} {
 		f.Add(seed)

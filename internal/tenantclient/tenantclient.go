@@ -6,6 +6,7 @@ package tenantclient
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,8 @@ type Bounds struct {
 	// and decoding the memory of all of them, and of the answers and events that are read and decoded.
 	lists    map[string]*pages
 	decoding int64
+	// transports are those of the tenant, by client-go's.
+	transports map[*http.Transport]*http.Transport
 	// fail ends Serve; nil while it does not run.
 	fail context.CancelCauseFunc
 }

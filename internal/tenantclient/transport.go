@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -23,6 +24,9 @@ const (
 	HeaderTimeout = 15 * time.Second
 	// answerTimeout bounds the time until an answer that is no watch has ended.
 	answerTimeout = time.Minute
+	// maxHeaderBytes bounds the headers of an answer, of which 30 times as much memory may become. Those of an API
+	// server take less than 2 KiB.
+	maxHeaderBytes = 64 << 10
 	// maxObjectBytes bounds the text of one object, in an answer or in an event of a watch, and of one string in a
 	// list: errors of decoders quote it. client-go's own bound of events is none: its JSON framing reads an event to
 	// the end before it looks at the size. etcd takes objects of 1.5 MiB.
@@ -49,9 +53,32 @@ func (b *Bounds) Config(config *rest.Config) *rest.Config {
 	config.ContentType, config.AcceptContentTypes = "", ""
 	config.WarningHandler, config.WarningHandlerWithContext = rest.NoWarnings{}, nil
 	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		return &transport{inner: inner, bounds: b, headerTimeout: HeaderTimeout, answerTimeout: answerTimeout}
+		return &transport{inner: b.withHeaders(inner), bounds: b, headerTimeout: HeaderTimeout, answerTimeout: answerTimeout}
 	})
 	return config
+}
+
+// withHeaders returns inner, with headers of at most maxHeaderBytes: client-go shares its transports, and sets no bound.
+// All clients of the tenant that had one share one still.
+func (b *Bounds) withHeaders(inner http.RoundTripper) http.RoundTripper {
+	shared, ok := inner.(*http.Transport)
+	if !ok {
+		return inner
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if own := b.transports[shared]; own != nil {
+		return own
+	}
+	own := shared.Clone()
+	own.MaxResponseHeaderBytes = maxHeaderBytes
+	own.TLSNextProto = nil // HTTP/2 is set up anew: that of shared has its own bound
+	utilnet.SetTransportDefaults(own)
+	if b.transports == nil {
+		b.transports = map[*http.Transport]*http.Transport{}
+	}
+	b.transports[shared] = own
+	return own
 }
 
 // transport refuses and cuts off answers that exceed bounds.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -348,6 +349,36 @@ func TestHostileAnswers(t *testing.T) {
 			require.True(t, failure.Costly)
 			require.Contains(t, failure.Message, tc.wantFailure)
 		})
+	}
+}
+
+// TestHeadersAreBounded: an answer with endless headers is cut off, whatever the protocol.
+func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, http2 := range []bool{false, true} {
+		for size, wantErr := range map[int]bool{8 << 10: false, 1 << 20: true} {
+			t.Run(fmt.Sprintf("http2 %t, %d bytes", http2, size), func(t *testing.T) {
+				t.Parallel()
+				server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					require.Equal(t, http2, r.ProtoMajor == 2)
+					for i := range size / 1024 {
+						w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("x", 1000))
+					}
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`)
+				}))
+				server.EnableHTTP2 = http2
+				server.StartTLS()
+				t.Cleanup(server.Close)
+				config := &rest.Config{Host: server.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+					CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+				}}
+				api, err := kubernetes.NewForConfig(bounded(t).Config(config))
+				require.NoError(t, err)
+				_, err = api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+				require.Equal(t, wantErr, err != nil, "%v", err)
+			})
+		}
 	}
 }
 

@@ -1,5 +1,11 @@
 package tenantclient
 
+import "unicode/utf8"
+
+// invalid is what a decoder adds to a byte of a string that is not ASCII where it is not UTF-8 either: it puts U+FFFD in
+// its place.
+const invalid = len("\uFFFD") - 1
+
 // weights are how many bytes of memory a decoder takes for what is in a JSON text, besides the text.
 type weights struct {
 	// object and list are those of one; structure is an object or a null as an item of a list, outer the same in a list
@@ -45,6 +51,9 @@ func (w *weigher) weigh(data []byte) int64 {
 			continue
 		case w.inString:
 			w.escaped, w.inString = c == '\\', c != '"'
+			if c >= utf8.RuneSelf {
+				memory += int64(invalid)
+			}
 			continue
 		case c == ' ', c == '\n', c == '\t', c == '\r', c == ':':
 			continue

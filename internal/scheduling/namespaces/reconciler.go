@@ -69,9 +69,9 @@ type Reconciler struct {
 	// QuotaGrace is how long a namespace keeps what it has once it has no quota any more.
 	QuotaGrace time.Duration
 	// Policy is the tenant's, and limits counts what its namespaces have together.
-	Policy *policy.Ref
-	Limits *Limits
-	Events tenantevents.NamespaceEvents
+	Policy  *policy.Ref
+	Limits  *Limits
+	Events  tenantevents.NamespaceEvents
 	Changes *Changes
 	// Evictor evicts pods from what leaves a super cluster. nil: nobody is evicted.
 	Evictor interface {
@@ -261,10 +261,8 @@ func (r *Reconciler) change(
 	if !exists && !mayExist {
 		return nil, r.tellLimit(namespace, reason, complete), nil
 	}
-	if !exists {
-		if behind, err := r.isBehind(ctx, namespace); err != nil || behind {
-			return nil, behindDelay, err
-		}
+	if again, err = r.mayBegin(ctx, np, namespace, granted); again > 0 || err != nil {
+		return nil, again, err
 	}
 	spec, reason = r.spreadable(spec, reason, previous)
 	spec, accepted, late := r.paced(np, spec, &reason, previous)
@@ -282,6 +280,21 @@ func (r *Reconciler) change(
 		Now: r.Clock.Now(), Accepted: accepted, Granted: granted, Used: r.used(ctx, np, granted),
 	})
 	return evict, dispatch.Sooner(again, dispatch.Sooner(keep, late)), nil
+}
+
+// mayBegin returns 0 where a NamespacePlacement exists, or may be made now, and else after how long to look again. What a
+// namespace holds already is counted at once.
+func (r *Reconciler) mayBegin(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, granted map[string]slice.Amounts) (again time.Duration, err error) {
+	if np.ResourceVersion != "" {
+		return 0, nil
+	}
+	if len(granted) == 0 && !r.Changes.others.AllowN(r.Clock.Now(), 1) {
+		return ChangeDelay, nil
+	}
+	if behind, err := r.isBehind(ctx, namespace); err != nil || behind {
+		return behindDelay, err
+	}
+	return 0, nil
 }
 
 // isBehind returns whether the tenant's control plane has another version of the namespace than the informer. Informers

@@ -13,13 +13,15 @@ import (
 )
 
 const (
-	// changesPerSecond and ChangeBurst are the rate of what is made anew in the scheduler that all tenants share.
+	// changesPerSecond is the rate of what is made anew in the scheduler that all tenants share.
 	changesPerSecond = 1
-	ChangeBurst      = 10
-	// quotasPerSecond and QuotaBurst are the rate of all other changes: each is two writes and a live read of each super
-	// cluster where the namespace is. A policy may change the quotas of all namespaces at once.
+	// ChangeBurst is the burst of changesPerSecond.
+	ChangeBurst = 10
+	// quotasPerSecond is the rate of all other changes, and of namespaces that begin: each is two writes and a live read
+	// of each super cluster where the namespace is.
 	quotasPerSecond = 5
-	QuotaBurst      = 200
+	// QuotaBurst is the burst of quotasPerSecond: a policy may change the quotas of all namespaces at once.
+	QuotaBurst = 200
 	// ChangeDelay is after how long a namespace is requeued when Changes allow none.
 	ChangeDelay = 10 * time.Second
 )

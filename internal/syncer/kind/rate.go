@@ -130,7 +130,9 @@ func (w *writeRates) take(tenant string, bytes int64, atOnce bool) time.Duration
 	of := w.of(tenant, now, perSecond, burst)
 	left := of.left.TokensAt(now)
 	if left > 0 || atOnce {
-		of.left.ReserveN(now, int(min(bytes, burst)))
+		for rest := bytes; rest > 0 && burst > 0; rest -= burst { // a reservation takes burst at most
+			of.left.ReserveN(now, int(min(rest, burst)))
+		}
 		return 0
 	}
 	if first := now.Add(secondsFor(-left+1, perSecond)); of.turn.Before(first) {

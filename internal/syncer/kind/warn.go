@@ -91,7 +91,7 @@ const (
 	// without it, and without that file.
 	ReasonPodCertificateLeftOut = "PodCertificateLeftOut"
 	// ReasonReadinessSlowed: a pod of over 128 KiB is there with a longer periodSeconds of its readiness probes, up to
-	// 30: each time it becomes ready or not, its node writes all of it.
+	// 60: each time it becomes ready or not, its node writes all of it.
 	ReasonReadinessSlowed = "ReadinessSlowed"
 	// ReasonExternalIPsLeftOut: a Service has external IPs. It is there without them: they would divert the traffic of
 	// others. A load balancer or an Ingress gives it an address.

@@ -411,6 +411,27 @@ func TestPodsThatRunAreCountedFirst(t *testing.T) { //nolint:paralleltest // It 
 			},
 			want: "Warning TenantLimit Super cluster r1: it has 10000 containers: at most 500 go down",
 		},
+		{
+			name: "a large ephemeral container", change: func(pod *corev1.Pod) {
+				debug := corev1.EphemeralContainerCommon{Name: "e", Image: "i", Args: []string{strings.Repeat("x", 1_200_000)}}
+				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: debug}}
+			},
+			want: "bytes: at most 1048576 go down",
+		},
+		{
+			name: "the name of an image", change: func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = strings.Repeat("x", 60_000) },
+			want: "has 60000 characters: at most 1024 go down",
+		},
+		{
+			name: "a quick readiness probe of a pod that grows", before: func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1}
+			},
+			change: func(pod *corev1.Pod) {
+				debug := corev1.EphemeralContainerCommon{Name: "e", Image: "i", Args: []string{strings.Repeat("x", 400_000)}}
+				pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: debug}}
+			},
+			want: "and its node would write all of them each time that one of 1 readiness probes has another result",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // As above.
 			b := newBounded(t)

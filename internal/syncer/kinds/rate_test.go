@@ -143,6 +143,25 @@ func TestWriteRateOfContainers(t *testing.T) {
 	}
 }
 
+// TestWriteRateOfWhatExceedsTheBurst: a pod whose revisions are more than may be written at once costs all of them.
+func TestWriteRateOfWhatExceedsTheBurst(t *testing.T) {
+	t.Parallel()
+	const minutes = 10
+	r := newRated(t)
+	pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}}, ownerOf("uid"))
+	pod.Spec.InitContainers, pod.Spec.Containers = containersNamed(499), containersNamed(1)
+	pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 500_000)}
+	created := 0
+	for range minutes * 60 {
+		if r.env.Super.Create(t.Context(), pod) == nil {
+			created++
+		}
+		r.pass(time.Second)
+	}
+	require.Positive(t, created)
+	require.LessOrEqual(t, (created-1)*500*500_000, 64<<20+minutes*60*(512<<10), "the last one may exceed it")
+}
+
 // TestWriteRateCountsFields: an object whose managedFields are many times as large counts what they take.
 func TestWriteRateCountsFields(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -11,6 +12,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 )
 
 // policyFacts returns the facts for a check of the pair's super pod. A super pod holds what it requests already.
@@ -38,6 +40,9 @@ func (p *Pods) admits(ctx context.Context, pair *podPair, desired *corev1.Pod) (
 	// Without the status, which desired may lack, too.
 	existing := &corev1.Pod{ObjectMeta: pair.superPod.ObjectMeta, Spec: pair.superPod.Spec}
 	desired = &corev1.Pod{ObjectMeta: desired.ObjectMeta, Spec: desired.Spec}
+	if !p.bounded(pair, cmp.Or(policy.ExcessOfSpec(&desired.Spec, &existing.Spec), podspec.ExcessOfReadiness(desired, existing))) {
+		return false, nil
+	}
 	return p.env.Admit(pair.tenant, pair.key, pair.tenantPod, desired, existing, facts), nil
 }
 

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -89,7 +90,7 @@ func (p *Pods) desired(ctx context.Context, pair *podPair) (*corev1.Pod, podspec
 	}
 	superPod := &corev1.Pod{}
 	podspec.SuperPod(pair.tenantPod, superPod, pair.owner(), pair.tenant.Rules(), &env)
-	if !p.bounded(pair, policy.ExcessOfAnnotations(superPod.Annotations)) {
+	if !p.bounded(pair, cmp.Or(policy.ExcessOfAnnotations(superPod.Annotations), podspec.ExcessOfReadiness(superPod, nil))) {
 		return nil, env, policy.Facts{}, false, nil
 	}
 	facts, err := p.policyFacts(ctx, pair)

@@ -2,6 +2,9 @@ package podspec
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,30 +21,54 @@ const (
 	// statusBytes is what the status of a container takes, which a new pod does not have yet.
 	statusBytes = 512
 	// slowest is the longest period in seconds that a probe is given.
-	slowest = 30
+	slowest = 60
 )
 
 // slowReadiness raises the periods of a large new super pod's readiness probes, up to slowest, so that kubelets write
 // readinessBytes of it.
 func slowReadiness(superPod *corev1.Pod) {
-	probes := readinessProbes(&superPod.Spec)
-	if len(probes) == 0 {
-		return
-	}
-	containers := len(superPod.Spec.InitContainers) + len(superPod.Spec.Containers)
-	stored := 2*objectsize.Stored(superPod) + int64(containers)*statusBytes
-	if stored <= largePod {
-		return
-	}
-	for _, probe := range probes {
-		// The zero values are the API server's defaults.
-		turn := int64(max(probe.SuccessThreshold, 1)) + int64(cmp.Or(probe.FailureThreshold, 3))
-		written, allowed := 2*stored*int64(len(probes)), turn*readinessBytes
-		if least := min((written+allowed-1)/allowed, slowest); least > int64(cmp.Or(probe.PeriodSeconds, 10)) {
-			probe.PeriodSeconds = int32(least) //nolint:gosec // It is bounded.
+	for _, probe := range readinessProbes(&superPod.Spec) {
+		if least := leastPeriod(superPod, probe); least > period(probe) {
+			probe.PeriodSeconds = int32(min(least, slowest)) //nolint:gosec // It is bounded.
 		}
 	}
 }
+
+// ExcessOfReadiness says that kubelets would write more than readinessBytes a second of a super pod that is to be
+// written because its readiness probes are as they are; "" if not. Of one that grows, existing is not nil and it is
+// twice that: what a person adds to look at it is to fit.
+func ExcessOfReadiness(superPod, existing *corev1.Pod) string {
+	slack := int64(1)
+	if existing != nil {
+		if slack = 2; objectsize.Stored(superPod) <= objectsize.Stored(existing) {
+			return ""
+		}
+	}
+	probes := readinessProbes(&superPod.Spec)
+	for _, name := range slices.Sorted(maps.Keys(probes)) {
+		if least := leastPeriod(superPod, probes[name]); least > slack*period(probes[name]) {
+			return fmt.Sprintf("it takes %d bytes, and its node would write all of them each time that one of %d readiness probes has another result: that of container %s may have a period of %d s or more",
+				objectsize.Of(superPod), len(probes), name, least)
+		}
+	}
+	return ""
+}
+
+// leastPeriod returns the period in seconds of a readiness probe of a super pod with which kubelets write
+// readinessBytes of it, 0 for a pod that is not large.
+func leastPeriod(superPod *corev1.Pod, probe *corev1.Probe) int64 {
+	containers := len(superPod.Spec.InitContainers) + len(superPod.Spec.Containers)
+	stored := 2*objectsize.Stored(superPod) + int64(containers)*statusBytes
+	if stored <= largePod {
+		return 0
+	}
+	// The zero values are the API server's defaults.
+	turn := int64(max(probe.SuccessThreshold, 1)) + int64(cmp.Or(probe.FailureThreshold, 3))
+	written, allowed := 2*stored*int64(len(readinessProbes(&superPod.Spec))), turn*readinessBytes
+	return (written + allowed - 1) / allowed
+}
+
+func period(probe *corev1.Probe) int64 { return int64(cmp.Or(probe.PeriodSeconds, 10)) }
 
 // SlowedReadiness returns the first container of the tenant pod, by name, whose readiness probe has a longer period in
 // the super pod, and that period in seconds; "" if there is none.

@@ -31,6 +31,8 @@ func TestReadinessOfLargePods(t *testing.T) {
 		want             []int32
 		// slowed is the first container whose probe is slower than it was.
 		slowed string
+		// refused is whether even that is too often.
+		refused bool
 	}{
 		{name: "a small pod", size: 100, probes: []*corev1.Probe{probe(1, 3)}, want: []int32{1}},
 		{name: "defaults", size: 1_000, probes: []*corev1.Probe{{}, nil}, want: []int32{0}},
@@ -41,7 +43,7 @@ func TestReadinessOfLargePods(t *testing.T) {
 		{name: "that wants few probes", size: 200_000, probes: []*corev1.Probe{probe(30, 1)}, want: []int32{30}},
 		{name: "two containers", size: 200_000, probes: []*corev1.Probe{probe(1, 3), probe(60, 3)}, want: []int32{7, 60}, slowed: "0"},
 		{name: "a sidecar", size: 200_000, sidecars: []*corev1.Probe{probe(1, 3)}, probes: []*corev1.Probe{nil}, want: []int32{4}, slowed: "sidecar"},
-		{name: "no longer than half a minute", size: 500_000, probes: []*corev1.Probe{probe(1, 1), probe(1, 1)}, want: []int32{30, 30}, slowed: "0"},
+		{name: "no longer than a minute", size: 500_000, probes: []*corev1.Probe{probe(1, 1), probe(1, 1), probe(1, 1), probe(1, 1)}, want: []int32{60, 60, 60, 60}, slowed: "0", refused: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -64,11 +66,42 @@ func TestReadinessOfLargePods(t *testing.T) {
 				}
 			}
 			require.Empty(t, cmp.Diff(tc.want, got))
+			require.Equal(t, tc.refused, ExcessOfReadiness(superPod, nil) != "")
 			container, seconds := SlowedReadiness(&tenantPod.Spec, &superPod.Spec)
 			require.Equal(t, tc.slowed, container)
 			if container != "" {
 				require.Equal(t, tc.want[0], seconds)
 			}
+		})
+	}
+}
+
+// TestReadinessOfPodsThatGrow: a pod that was small does not become large under a quick readiness probe, and what a
+// person adds to one that is large goes down.
+func TestReadinessOfPodsThatGrow(t *testing.T) {
+	t.Parallel()
+	pod := func(period int32, text int) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "main", ReadinessProbe: &corev1.Probe{PeriodSeconds: period, FailureThreshold: 1, SuccessThreshold: 1}},
+			{Name: "other", Args: []string{strings.Repeat("x", text)}},
+		}}}
+	}
+	for _, tc := range []struct {
+		name            string
+		existing, grown *corev1.Pod
+		want            string
+	}{
+		{name: "a small one", existing: pod(1, 100), grown: pod(1, 20_000)},
+		{name: "to a large one", existing: pod(1, 100), grown: pod(1, 400_000), want: "that of container main may have a period of 13 s or more"},
+		{name: "with a slow probe", existing: pod(13, 100), grown: pod(13, 400_000)},
+		{name: "it is large, and grows by half", existing: pod(7, 200_000), grown: pod(7, 300_000)},
+		{name: "it is too large, and stays so", existing: pod(1, 400_000), grown: pod(1, 400_000)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			excess := ExcessOfReadiness(tc.grown, tc.existing)
+			require.Equal(t, tc.want != "", excess != "", excess)
+			require.Contains(t, excess, tc.want)
 		})
 	}
 }
