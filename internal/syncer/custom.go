@@ -302,7 +302,7 @@ func (p *syncPolicies) removes(rules *syncpolicy.Rules) func(context.Context, st
 		reason := "removes its copies"
 		if policy.Spec.Copies != tenancyv1alpha1.CopiesRemove {
 			reason = "does not list " + name
-			if name == "" || policy.Spec.Direction != tenancyv1alpha1.SyncUp || syncpolicy.Lists(&policy.Spec, name) {
+			if name == "" || policy.Spec.Direction != tenancyv1alpha1.SyncUp || slices.Contains(policy.Spec.Names, name) {
 				reason = ""
 			}
 		}
@@ -315,7 +315,7 @@ func (p *syncPolicies) removes(rules *syncpolicy.Rules) func(context.Context, st
 
 // probeOf returns the name under which the answer about a policy is kept.
 func probeOf(rules *syncpolicy.Rules) string {
-	return fmt.Sprintf("%s %s %t", rules.Kind, rules.Spec.Direction, rules.Namespaced())
+	return fmt.Sprintf("%s %s", rules.Kind, rules.Spec.Direction)
 }
 
 // askAll asks about all policies at the same time: a group whose server does not answer holds up no other.
@@ -372,18 +372,14 @@ func (p *syncPolicies) served(ctx context.Context, rules *syncpolicy.Rules) (str
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", nil, fmt.Errorf("asking what is served of %s: %w", version, err)
 	}
-	down := rules.Spec.Direction == tenancyv1alpha1.SyncDown
 	for i := range list.APIResources {
 		resource := &list.APIResources[i]
 		switch {
 		case resource.Kind != rules.Kind.Kind || strings.Contains(resource.Name, "/"):
-		case rules.Raises() && !resource.Namespaced:
-			return "", &syncpolicy.Refusal{Reason: tenancyv1alpha1.ReasonSyncWrongScope, Message: fmt.Sprintf("%s has no namespaces: with scope Namespaces only kinds come up that have", rules.Kind.Kind)}, nil
-		case down && !resource.Namespaced:
+		case rules.Namespaced() && !resource.Namespaced:
 			return "", &syncpolicy.Refusal{Reason: tenancyv1alpha1.ReasonSyncWrongScope, Message: fmt.Sprintf("%s has no namespaces, and only kinds that have go down: one tenant's object would be every tenant's", rules.Kind.Kind)}, nil
 		case !rules.Namespaced() && resource.Namespaced:
-			return "", &syncpolicy.Refusal{Reason: tenancyv1alpha1.ReasonSyncWrongScope, Message: fmt.Sprintf("%s has namespaces, and with scope Placed only kinds without come up: "+
-				"make a SyncPolicy with scope Namespaces, if tenants may read what is in their super namespaces", rules.Kind.Kind)}, nil
+			return "", &syncpolicy.Refusal{Reason: tenancyv1alpha1.ReasonSyncWrongScope, Message: fmt.Sprintf("%s has namespaces, and only kinds without come up", rules.Kind.Kind)}, nil
 		default:
 			return resource.Name, nil, nil
 		}

@@ -72,17 +72,14 @@ func TestAskSuperCluster(t *testing.T) {
 		kind      string
 		version   string
 		direction tenancyv1alpha1.SyncDirection
-		scope     tenancyv1alpha1.SyncScope
 		server    asked
 		// wantReason is "" where the policy is followed.
 		wantReason, want string
 	}{
 		{name: "it goes down", kind: "Widget"},
 		{name: "it comes up", kind: "Planet", direction: tenancyv1alpha1.SyncUp, server: asked{mayNot: []string{"create", "update", "delete"}}},
-		{name: "it comes up to namespaces", kind: "Widget", direction: tenancyv1alpha1.SyncUp, scope: tenancyv1alpha1.SyncNamespaces, server: asked{mayNot: []string{"create", "update", "delete"}}},
-		{name: "it has none to come up to", kind: "Planet", direction: tenancyv1alpha1.SyncUp, scope: tenancyv1alpha1.SyncNamespaces, wantReason: "WrongScope", want: "only kinds come up that have"},
 		{name: "it has no namespaces", kind: "Planet", wantReason: "WrongScope"},
-		{name: "it has namespaces", kind: "Widget", direction: tenancyv1alpha1.SyncUp, wantReason: "WrongScope", want: "scope Namespaces"},
+		{name: "it has namespaces", kind: "Widget", direction: tenancyv1alpha1.SyncUp, wantReason: "WrongScope", want: "only kinds without come up"},
 		{name: "another kind", kind: "Gadget", wantReason: "NotServed", want: "Gadget of example.com/v1"},
 		{name: "another version", kind: "Widget", version: "v2", wantReason: "NotServed"},
 		{name: "no right", kind: "Widget", server: asked{mayNot: []string{"create", "delete"}}, wantReason: "NoRights", want: "may not create, delete widgetry.example.com there: kubectl create clusterrole"},
@@ -101,7 +98,6 @@ func TestAskSuperCluster(t *testing.T) {
 			if tc.version != "" {
 				policy.Spec.Version = tc.version
 			}
-			policy.Spec.Scope = tc.scope
 			if tc.direction != "" {
 				policy.Spec.Direction = tc.direction
 			}

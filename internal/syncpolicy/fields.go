@@ -106,64 +106,17 @@ func (p path) remove(object map[string]any) {
 // notDown are the paths of fields that do not go down.
 func (r *Rules) notDown() paths { return slices.Concat(r.stay, r.up, paths{statusPath}) }
 
-// Part returns what of a tenant's object goes down, besides metadata.
-func (r *Rules) Part(tenantObject map[string]any) map[string]any {
-	return without(tenantObject, r.notDown())
-}
-
-// Raised returns what of an object in a super namespace comes up, besides metadata: all but what stays, and of status
-// what comes up.
-func (r *Rules) Raised(superObject map[string]any) map[string]any {
-	raised := without(superObject, slices.Concat(r.stay, paths{statusPath}))
-	for _, each := range r.up {
-		if value, exists := each.get(superObject); exists && each[0] == statusPath[0] {
-			each.set(raised, value)
-		}
-	}
-	for _, each := range r.stay {
-		each.remove(raised)
-	}
-	return raised
-}
-
-// RaisesStatus returns whether anything of status is Raised.
-func (r *Rules) RaisesStatus() bool {
-	return r.Raises() && slices.ContainsFunc(r.up, func(each path) bool { return each[0] == statusPath[0] })
-}
-
-// without returns a copy of an object without its identity and what is at some paths.
-func without(object map[string]any, some paths) map[string]any {
+// Part returns what of an object goes to the other side, besides metadata.
+func (r *Rules) Part(object map[string]any) map[string]any {
 	part := maps.Clone(object)
 	for _, name := range identity {
 		delete(part, name)
 	}
 	part = runtime.DeepCopyJSON(part)
-	for _, each := range some {
+	for _, each := range r.notDown() {
 		each.remove(part)
 	}
 	return part
-}
-
-// Texts returns a value with what change makes of each text in it, names of members too. Of several that become one
-// name the last stands.
-func Texts(value any, change func(string) string) any {
-	switch typed := value.(type) {
-	case map[string]any:
-		changed := make(map[string]any, len(typed))
-		for _, name := range slices.Sorted(maps.Keys(typed)) {
-			changed[change(name)] = Texts(typed[name], change)
-		}
-		return changed
-	case []any:
-		changed := make([]any, 0, len(typed))
-		for _, element := range typed {
-			changed = append(changed, Texts(element, change))
-		}
-		return changed
-	case string:
-		return change(typed)
-	}
-	return value
 }
 
 // Identified returns part with the identity of an object.

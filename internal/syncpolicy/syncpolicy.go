@@ -68,8 +68,11 @@ func Compile(policy *tenancyv1alpha1.SyncPolicy, builtIn map[schema.GroupKind]bo
 		return nil, &Refusal{tenancyv1alpha1.ReasonSyncForbidden, fmt.Sprintf("no kind of group %q is synced by a policy: its objects give rights, run code, or are how a control plane works. Delete this SyncPolicy", kind.Group)}
 	case spec.Direction != tenancyv1alpha1.SyncDown && spec.Direction != tenancyv1alpha1.SyncUp:
 		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec.direction %q: use Down or Up", spec.Direction)}
+	case spec.Scope == scopeNamespaces:
+		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec.scope Namespaces is no longer followed: objects of super namespaces do not come up. Delete this SyncPolicy. "+
+			"What came up stays in tenants as it is; with the kubeconfig of each, kubectl delete %s.%s.%s -A -l %s=true removes it", kind.Kind, spec.Version, kind.Group, tenancyv1alpha1.LabelOffered)}
 	case !fitsDirection(spec.Direction, spec.Scope):
-		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec.scope %q is not for direction %s: use Placed or Home with Down, Placed or Namespaces with Up", spec.Scope, spec.Direction)}
+		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec.scope %q is not for direction %s: use Placed or Home with Down, Placed with Up", spec.Scope, spec.Direction)}
 	case spec.Version == "" || spec.Kind == "" || strings.ContainsAny(spec.Version+spec.Kind+spec.Group, "/:"):
 		return nil, &Refusal{tenancyv1alpha1.ReasonSyncInvalid, fmt.Sprintf("spec names no kind: %q", rules.Kind)}
 	}
@@ -112,35 +115,23 @@ func CompileAll(policies []*tenancyv1alpha1.SyncPolicy, builtIn map[schema.Group
 	return accepted, refused
 }
 
+// scopeNamespaces is a scope of earlier versions, which a SyncPolicy in the meta cluster may still have: objects of
+// super namespaces came up by it to the namespaces of tenants.
+const scopeNamespaces tenancyv1alpha1.SyncScope = "Namespaces"
+
 // fitsDirection returns whether objects can go in a direction with a scope, "" for Placed.
 func fitsDirection(direction tenancyv1alpha1.SyncDirection, scope tenancyv1alpha1.SyncScope) bool {
 	switch scope {
 	case tenancyv1alpha1.SyncHome:
 		return direction == tenancyv1alpha1.SyncDown
-	case tenancyv1alpha1.SyncNamespaces:
-		return direction == tenancyv1alpha1.SyncUp
-	case tenancyv1alpha1.SyncPlaced:
+	case tenancyv1alpha1.SyncPlaced, "":
+		return true
 	}
-	return true
+	return false
 }
 
 // Namespaced returns whether the policy is for a kind with namespaces.
-func (r *Rules) Namespaced() bool {
-	return r.Spec.Direction == tenancyv1alpha1.SyncDown || r.Raises()
-}
-
-// Raises returns whether objects of super namespaces come up to the namespaces of tenants.
-func (r *Rules) Raises() bool { return Raises(&r.Spec) }
-
-// Raises is Rules.Raises for the spec of a SyncPolicy.
-func Raises(spec *tenancyv1alpha1.SyncPolicySpec) bool {
-	return spec.Direction == tenancyv1alpha1.SyncUp && spec.Scope == tenancyv1alpha1.SyncNamespaces
-}
-
-// Lists returns whether objects of super clusters with that name, without namespace, come up by a SyncPolicy.
-func Lists(spec *tenancyv1alpha1.SyncPolicySpec, name string) bool {
-	return slices.Contains(spec.Names, name) || Raises(spec) && len(spec.Names) == 0
-}
+func (r *Rules) Namespaced() bool { return r.Spec.Direction == tenancyv1alpha1.SyncDown }
 
 // TellsEvents returns whether Events about copies come up.
 func (r *Rules) TellsEvents() bool {

@@ -76,12 +76,10 @@ func TestCompile(t *testing.T) {
 		{name: "Cluster API", group: "infrastructure.cluster.x-k8s.io", version: "v1beta1", kind: "AWSMachine", wantReason: "KindForbidden"},
 		{name: "no kind", group: "example.com", version: "v1", wantReason: "Invalid", want: "spec names no kind"},
 		{name: "a key within a kind", group: "example.com", version: "v1", kind: "Widget/x", wantReason: "Invalid"},
-		{name: "up to namespaces", group: "example.com", version: "v1", kind: "Widget", change: raises},
-		{name: "down to namespaces", group: "example.com", version: "v1", kind: "Widget", change: func(made *tenancyv1alpha1.SyncPolicy) { made.Spec.Scope = tenancyv1alpha1.SyncNamespaces }, wantReason: "Invalid", want: "use Placed or Home with Down"},
-		{name: "up to the home", group: "example.com", version: "v1", kind: "Widget", change: func(made *tenancyv1alpha1.SyncPolicy) {
-			raises(made)
-			made.Spec.Scope = tenancyv1alpha1.SyncHome
-		}, wantReason: "Invalid", want: "Placed or Namespaces with Up"},
+		{name: "up to namespaces, by an earlier version", group: "example.com", version: "v1", kind: "Widget", change: up("Namespaces"), wantReason: "Invalid", want: "kubectl delete Widget.v1.example.com -A -l tenancy.x-k8s.io/offered=true removes it"},
+		{name: "up", group: "example.com", version: "v1", kind: "Widget", change: up(tenancyv1alpha1.SyncPlaced)},
+		{name: "up to the home", group: "example.com", version: "v1", kind: "Widget", change: up(tenancyv1alpha1.SyncHome), wantReason: "Invalid", want: "Placed with Up"},
+		{name: "a scope of a later version", group: "example.com", version: "v1", kind: "Widget", change: func(made *tenancyv1alpha1.SyncPolicy) { made.Spec.Scope = "Everywhere" }, wantReason: "Invalid", want: "use Placed or Home with Down"},
 		{name: "no direction", group: "example.com", version: "v1", kind: "Widget", change: func(made *tenancyv1alpha1.SyncPolicy) { made.Spec.Direction = "" }, wantReason: "Invalid", want: "use Down or Up"},
 		{name: "metadata", group: "example.com", version: "v1", kind: "Widget", change: stay("metadata.annotations"), wantReason: "Invalid", want: "spec.fields.stay: \"metadata.annotations\": metadata cannot be named"},
 		{name: "an element", group: "example.com", version: "v1", kind: "Widget", change: stay("spec.list[0]"), wantReason: "Invalid", want: "only whole fields"},
@@ -208,47 +206,9 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestRaised: what of an object in a super namespace comes up.
-func TestRaised(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name     string
-		stay, up []string
-		want     string
-		status   bool
-	}{
-		{name: "all with status", up: []string{"status"}, want: `{"spec":{"a":1,"b":{"c":2}},"results":[1],"status":{"x":1,"y":2}}`, status: true},
-		{name: "without status", want: `{"spec":{"a":1,"b":{"c":2}},"results":[1]}`},
-		{name: "a part of status", up: []string{"status.x", "spec.a"}, want: `{"spec":{"a":1,"b":{"c":2}},"results":[1],"status":{"x":1}}`, status: true},
-		{name: "not what stays", stay: []string{"spec.b.c", "status.y", "results"}, up: []string{"status"}, want: `{"spec":{"a":1},"status":{"x":1}}`, status: true},
-		{name: "status stays", stay: []string{"status"}, up: []string{"status"}, want: `{"spec":{"a":1,"b":{"c":2}},"results":[1]}`, status: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			rules, refusal := syncpolicy.Compile(policy("p", "example.com", "v1", "W", fields(tc.stay, tc.up), raises), builtIn)
-			require.Nil(t, refusal)
-			const text = `{"kind":"W","metadata":{"name":"s"},"spec":{"a":1,"b":{"c":2}},"results":[1],"status":{"x":1,"y":2}}`
-			super := parse(t, text)
-			raised := rules.Raised(super)
-			require.Empty(t, cmp.Diff(parse(t, tc.want), raised))
-			require.Empty(t, cmp.Diff(raised, rules.Raised(raised)), "a second time changes nothing")
-			require.Equal(t, tc.status, rules.RaisesStatus())
-			require.Empty(t, cmp.Diff(parse(t, text), super), "it lies in a cache")
-		})
-	}
-}
-
-func raises(made *tenancyv1alpha1.SyncPolicy) {
-	made.Spec.Direction, made.Spec.Scope = tenancyv1alpha1.SyncUp, tenancyv1alpha1.SyncNamespaces
-}
-
-func TestTexts(t *testing.T) {
-	t.Parallel()
-	before := `{"a":["x",{"x":"y"}],"n":1,"yes":true,"none":null}`
-	value := parse(t, before)
-	changed := syncpolicy.Texts(value, func(text string) string { return strings.ReplaceAll(text, "x", "z") })
-	require.Empty(t, cmp.Diff(any(parse(t, `{"a":["z",{"z":"y"}],"n":1,"yes":true,"none":null}`)), changed))
-	require.Empty(t, cmp.Diff(parse(t, before), value))
+// up returns a change of the direction to Up, with a scope.
+func up(scope tenancyv1alpha1.SyncScope) func(*tenancyv1alpha1.SyncPolicy) {
+	return func(made *tenancyv1alpha1.SyncPolicy) { made.Spec.Direction, made.Spec.Scope = tenancyv1alpha1.SyncUp, scope }
 }
 
 // FuzzFields: whatever objects and paths are, who an object is and what stays is untouched, what goes down is there

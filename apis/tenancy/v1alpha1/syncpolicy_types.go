@@ -17,9 +17,9 @@ const (
 	SyncUp SyncDirection = "Up"
 )
 
-// SyncScope is which super clusters have a copy of a tenant's object, or which objects of super clusters come up.
+// SyncScope is which super clusters have a copy of a tenant's object.
 //
-// +kubebuilder:validation:Enum=Placed;Home;Namespaces
+// +kubebuilder:validation:Enum=Placed;Home
 type SyncScope string
 
 const (
@@ -27,9 +27,6 @@ const (
 	SyncPlaced SyncScope = "Placed"
 	// SyncHome is the home of the namespace alone, as for its load balancers and Ingresses.
 	SyncHome SyncScope = "Home"
-	// SyncNamespaces is for direction Up of kinds with namespaces: what controllers and the operator make in the super
-	// namespaces of a tenant, and the tenant did not, comes up to the namespaces that these are for.
-	SyncNamespaces SyncScope = "Namespaces"
 )
 
 // SyncEvents is what becomes of the Events of super clusters about copies.
@@ -58,9 +55,9 @@ const (
 
 // SyncPolicySpec is a kind that syncers do not know by themselves, and how they sync its objects.
 //
-// +kubebuilder:validation:XValidation:rule="self.direction == 'Up' ? size(self.names) > 0 || self.scope == 'Namespaces' : size(self.names) == 0",message="names is for direction Up, which needs it unless scope is Namespaces: it lists the objects that tenants get"
-// +kubebuilder:validation:XValidation:rule="self.direction == 'Down' ? self.scope != 'Namespaces' : self.scope != 'Home'",message="scope Home is for direction Down, and scope Namespaces for direction Up"
-// +kubebuilder:validation:XValidation:rule="self.group == oldSelf.group && self.kind == oldSelf.kind && self.direction == oldSelf.direction && (self.scope == 'Namespaces') == (oldSelf.scope == 'Namespaces')",message="group, kind and direction cannot change, nor scope from or to Namespaces: nobody would know the copies that exist. Set copies to Remove, and make another SyncPolicy"
+// +kubebuilder:validation:XValidation:rule="(self.direction == 'Up') == (size(self.names) > 0)",message="names is for direction Up, which needs it: it lists the objects that tenants get"
+// +kubebuilder:validation:XValidation:rule="self.direction == 'Down' || self.scope != 'Home'",message="scope Home is for direction Down"
+// +kubebuilder:validation:XValidation:rule="self.group == oldSelf.group && self.kind == oldSelf.kind && self.direction == oldSelf.direction",message="group, kind and direction cannot change: nobody would know the copies that exist. Set copies to Remove, and make another SyncPolicy"
 type SyncPolicySpec struct {
 	// group, version and kind are those of the objects. Kinds of Kubernetes itself, of Superpool and of Cluster API are
 	// refused.
@@ -83,19 +80,16 @@ type SyncPolicySpec struct {
 	Kind string `json:"kind"`
 
 	// direction is Down, from tenants to super clusters, for kinds with namespaces, or Up, from super clusters to
-	// tenants, for kinds without, or with scope Namespaces for kinds with namespaces.
+	// tenants, for kinds without.
 	// +required
 	Direction SyncDirection `json:"direction"`
 
-	// scope is which super clusters get a copy of a tenant's object. Namespaces, for direction Up, lets up what is in
-	// the super namespaces of a tenant and is no copy of the tenant's: all that names lists, whoever made it. So name
-	// no kind whose objects hold what tenants may not read, or let fields.stay leave that out.
+	// scope is which super clusters get a copy of a tenant's object.
 	// +optional
 	// +kubebuilder:default=Placed
 	Scope SyncScope `json:"scope"`
 
-	// names lists the objects of super clusters that tenants get, for direction Up. With scope Namespaces it is their
-	// names in any namespace; empty: all.
+	// names lists the objects of super clusters that tenants get, for direction Up.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={}
@@ -147,8 +141,7 @@ type SyncFields struct {
 	Stay []string `json:"stay,omitempty"`
 
 	// up lists fields that come up to the tenant's object, and do not go down. Of several super clusters the home of
-	// the namespace tells. Empty: nothing comes up; status goes down in no case. With scope Namespaces all fields come
-	// up but those that stay, and status if it is listed here, or a path in it.
+	// the namespace tells. Empty: nothing comes up; status goes down in no case.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={status}
@@ -161,8 +154,7 @@ type SyncFields struct {
 
 // SyncLimits bounds the copies of a SyncPolicy.
 type SyncLimits struct {
-	// objects is how many objects of one namespace of a tenant go down to a super cluster; with scope Namespaces, how
-	// many come up to all namespaces of a tenant together.
+	// objects is how many objects of one namespace of a tenant go down to a super cluster.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=0
@@ -176,7 +168,7 @@ type SyncLimits struct {
 	Bytes resource.Quantity `json:"bytes"`
 
 	// totalObjects is how many objects of all namespaces of a tenant together go down to a super cluster, by default
-	// 1000, or objects if that is more. With scope Namespaces it bounds nothing more than objects does.
+	// 1000, or objects if that is more.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
@@ -216,8 +208,7 @@ const (
 	ReasonSyncTaken = "KindTaken"
 	// ReasonSyncNotServed: the API server of the super cluster does not serve the kind in that version.
 	ReasonSyncNotServed = "NotServed"
-	// ReasonSyncWrongScope: the kind has no namespaces and is to go down, or to come up with scope Namespaces, or has
-	// them and is to come up with another scope.
+	// ReasonSyncWrongScope: the kind has no namespaces and is to go down, or has them and is to come up.
 	ReasonSyncWrongScope = "WrongScope"
 	// ReasonSyncNoRights: the syncer may not do in the super cluster what the policy takes.
 	ReasonSyncNoRights = "NoRights"

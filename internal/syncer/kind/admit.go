@@ -17,9 +17,8 @@ import (
 // Admit returns whether a super object may be written for a tenant object: the tenant's policy forbids none of its
 // fields, and the tenant's objects in this super cluster stay within their limits. existing is the super object that
 // the write replaces, nil for one that is created. If it returns false it has recorded an Event on the tenant object,
-// and the caller writes nothing: a change of the object or of the policy enqueues the key, and if a limit of a
-// TenantPolicy is exceeded the deletion of another object does; patrol does if it is one of a SyncPolicy. After an
-// error of the write the caller calls Unadmit.
+// and the caller writes nothing: a change of the object or of the policy enqueues the key, and if a limit is exceeded
+// the deletion of another object does. After an error of the write the caller calls Unadmit.
 //
 // Every write of a tenant's object to the super cluster passes here, after translation. What it counts includes writes
 // that are under way, so all workers together exceed no limit.
@@ -124,27 +123,31 @@ func (e *Env) Cancel(key engine.Key, existing client.Object) {
 
 // cancelBesides takes back what was counted of a write besides its object.
 func (e *Env) cancelBesides(key engine.Key, existing client.Object) {
-	spec := e.kinds().spec(key.Kind)
-	for _, share := range spec.Shares {
+	for _, share := range e.kinds().spec(key.Kind).Shares {
 		e.Tally.cancel(share.Key(key), existing == nil)
-	}
-	if spec.Cancel != nil && existing == nil {
-		spec.Cancel(key)
 	}
 }
 
-// Share is something that objects of a kind take besides, and that all tenants of a super cluster share, as Services
-// take node ports.
+// Share is something that objects of a kind take besides, as Services take the node ports that all tenants of a super
+// cluster share.
 type Share struct {
-	// Name is that of the field of limits in policies.
+	// Name is that of the field of limits in policies, or another one that no kind has.
 	Name string
+	// PerNamespace is whether it is counted for each namespace of a tenant, and not for all together.
+	PerNamespace bool
 	// Count returns how many an object takes.
 	Count func(object client.Object) int64
 }
 
+// perNamespace is between the name of a Share and a namespace, in keys.
+const perNamespace = "/"
+
 // Key returns the key of an object in the tally of a Share.
 func (s *Share) Key(of engine.Key) engine.Key {
 	of.Kind = s.Name
+	if s.PerNamespace {
+		of.Kind += perNamespace + of.Namespace
+	}
 	return of
 }
 

@@ -51,12 +51,11 @@ type Spec struct {
 	// Limit returns what a tenant's objects of the kind may be together in this super cluster; nil: limits.objects of
 	// its policy.
 	Limit func(tenant *Tenant) Limit
-	// Shares are what its objects take besides, which is counted for all namespaces of a tenant together.
+	// Shares are what its objects take besides.
 	Shares []Share
 	// Fits returns whether there is room for a super object besides Limit, and otherwise records an Event; nil: there
-	// is (Env.Admit). Cancel takes back what it has counted of a new object; nil: it counts nothing.
-	Fits   func(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool
-	Cancel func(key engine.Key)
+	// is (Env.Admit). What it has reserved of Shares is taken back with the write.
+	Fits func(env *Env, tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object) bool
 	// OfTenant and OfNamespace return further keys of a tenant, and of a namespace of it: such that no object has. nil:
 	// none.
 	OfTenant    func(env *Env, tenant *Tenant) []engine.Key

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -71,7 +72,10 @@ func (e *Env) Extend(more []Spec) {
 	made := newTable(slices.Concat(e.Declared, more))
 	e.table.Store(made)
 	// Another informer of a kind that is followed again counts all of it.
-	e.Tally.Drops(func(kind string) bool { return !made.counted.Has(kind) })
+	e.Tally.Drops(func(kind string) bool {
+		name, _, _ := strings.Cut(kind, perNamespace)
+		return !made.counted.Has(name)
+	})
 	e.isExtended.Store(true)
 }
 

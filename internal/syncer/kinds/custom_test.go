@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,12 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/offer"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
+	"github.com/superpool/superpool/internal/syncer/kinds/events"
 	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -449,12 +453,33 @@ func TestCustomLimits(t *testing.T) {
 	}
 	c.wants(t, "w3")
 	recorded := c.recorded()
-	require.Len(t, recorded, 2)
+	require.Len(t, recorded, 2, "before the cache shows any")
 	require.Contains(t, recorded[0], "and at most 2048 are allowed (limits.bytes of SyncPolicy widgets)")
 	require.Contains(t, recorded[1], "the namespace may have 3 objects of kind Widget there, and has as many (limits.objects of SyncPolicy widgets)")
+	for i := range 3 {
+		c.env.Changed(kind.Change{Kind: widgets, Side: kind.SuperSide, Current: c.super(t, fmt.Sprintf("w%d", i))})
+	}
+	c.wants(t, "w3")
+	gone := c.super(t, "w0")
 	require.NoError(t, c.tenant.Client.Delete(t.Context(), widget("web", "w0", "")))
 	c.wants(t, "w0", "delete w0 super-w0")
+	woken := c.env.Changed(kind.Change{Kind: widgets, Side: kind.SuperSide, Old: gone})
+	require.Contains(t, woken, engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: "web", Name: "w3"}, "it waits for room")
 	c.wants(t, "w3", "create w3")
+
+	// Each namespace has a count of its own, and one of a kind that is gone goes.
+	share := kind.Share{Name: widgets + ":objects", PerNamespace: true}
+	reserve := func(namespace string) bool {
+		_, ok := c.env.Tally.Reserve(share.Key(engine.Key{Tenant: clusterKey, Kind: widgets, Namespace: namespace, Name: "another"}), true,
+			kind.Amount{Objects: 1}, kind.Amount{Objects: 3}, c.clock.Now())
+		return ok
+	}
+	require.True(t, reserve("other"))
+	require.False(t, reserve("web"))
+	c.follows(t, nil)
+	require.False(t, reserve("web"), "it is followed as before")
+	kinds.SetCustom(c.env, nil)
+	require.True(t, reserve("web"))
 }
 
 // TestCustomTotal: all namespaces of a tenant together have a bound, which counts updates, and a SyncPolicy that goes
@@ -526,4 +551,91 @@ func TestCustomKeys(t *testing.T) {
 	require.False(t, found)
 	_, ours := c.env.SuperKey(widgets, c.super(t, "w"))
 	require.True(t, ours, "the key of an event that is still under way; nothing reconciles it")
+}
+
+// TestWhatCameUpToNamespacesStays: a SyncPolicy of an earlier version, by which objects of super namespaces came up, is
+// refused, and no key of what came up takes anything from a tenant or the super cluster.
+func TestWhatCameUpToNamespacesStays(t *testing.T) {
+	t.Parallel()
+	c := newCustom(t, nil)
+	c.placed(t)
+	cameUp := widget("web", "w", "w-uid")
+	offer.Mark(cameUp, "r1", offer.Note{Hash: "h"})
+	for _, copies := range []tenancyv1alpha1.SyncCopies{tenancyv1alpha1.CopiesKeep, tenancyv1alpha1.CopiesRemove} {
+		accepted, refused := syncpolicy.CompileAll([]*tenancyv1alpha1.SyncPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "reports"}, Spec: tenancyv1alpha1.SyncPolicySpec{
+			Group: "example.com", Version: "v1", Kind: "Widget", Direction: tenancyv1alpha1.SyncUp, Scope: "Namespaces", Copies: copies,
+		}}}, nil)
+		require.Empty(t, accepted)
+		require.Contains(t, refused["reports"].Message, "What came up stays in tenants as it is")
+	}
+	has(t, c.tenant.Client, cameUp)
+	for _, followed := range []func(){
+		func() { kinds.SetCustom(c.env, nil) },
+		func() { // another SyncPolicy for the kind, which has no objects of that name
+			c.follows(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Direction, spec.Names = tenancyv1alpha1.SyncUp, []string{"x"} })
+		},
+	} {
+		followed()
+		const raised = "offer:Widget.v1.example.com"
+		c.tenantCache[raised], c.superCache[raised] = []client.Object{cameUp}, nil
+		for _, name := range []string{"web/w", "w"} {
+			_, err := c.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer, Namespace: raised, Name: name}, 0)
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(cameUp), widget("", "", "")))
+	}
+	require.Empty(t, c.writes)
+}
+
+// TestEventOfCustom: Events of super clusters about copies of a kind of a SyncPolicy come up, unless it says otherwise.
+func TestEventOfCustom(t *testing.T) {
+	t.Parallel()
+	const source = "event:Widget.v1.example.com"
+	for _, tc := range []struct {
+		name    string
+		policy  func(*tenancyv1alpha1.SyncPolicySpec)
+		super   *unstructured.Unstructured
+		watched bool
+		want    []string
+	}{
+		{name: "they come up", super: builders.Owned(widget(superNamespace, "w", "super-w"), ownerOf("w-uid")), watched: true, want: []string{"w.1.r1 of w-uid: no issuer for web/w"}},
+		{name: "of an earlier copy", super: builders.Owned(widget(superNamespace, "w", "newer"), ownerOf("w-uid")), watched: true},
+		{name: "of another object of the tenant", super: builders.Owned(widget(superNamespace, "w", "super-w"), ownerOf("gone")), watched: true},
+		{name: "of an object that is nobody's copy", super: widget(superNamespace, "w", "super-w"), watched: true},
+		{name: "they stay", policy: func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Events = tenancyv1alpha1.EventsStay }, super: builders.Owned(widget(superNamespace, "w", "super-w"), ownerOf("w-uid"))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCustom(t, tc.policy)
+			c.superCache[widgets], c.tenantCache[widgets] = []client.Object{tc.super}, []client.Object{widget("web", "w", "w-uid")}
+			event := &corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Namespace: superNamespace, Name: "w.1"},
+				InvolvedObject: corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "Widget", Namespace: superNamespace, Name: "w", UID: "super-w"},
+				Reason:         "Refused", Message: fmt.Sprintf("no issuer for %s/w", superNamespace), LastTimestamp: metav1.NewTime(c.clock.Now()),
+			}
+			c.superCache[source] = []client.Object{event}
+			key, ours := events.EventKey(c.superCache, event)
+			require.True(t, ours)
+			specs := map[string]kind.Spec{}
+			for _, spec := range c.env.Specs() {
+				specs[spec.Name] = spec
+			}
+			require.Equal(t, tc.watched, slices.Contains(slices.Collect(maps.Keys(specs)), source))
+			if tc.watched {
+				require.Equal(t, "involvedObject.kind=Widget", specs[source].Super.Fields)
+				require.True(t, specs[source].Aside)
+				require.Equal(t, []engine.Key{key}, c.env.Changed(kind.Change{Kind: source, Side: kind.SuperSide, Current: event}))
+			}
+			_, err := c.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
+			require.NoError(t, err)
+			var events corev1.EventList
+			require.NoError(t, c.tenant.Client.List(t.Context(), &events))
+			var got []string
+			for i := range events.Items {
+				told := &events.Items[i]
+				got = append(got, fmt.Sprintf("%s of %s: %s", told.Name, told.InvolvedObject.UID, told.Message))
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/offer"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
@@ -177,7 +178,7 @@ func TestSyncPolicy(t *testing.T) {
 	t.Run("limits", w.testSyncLimits)
 	t.Run("a tenant that loses its definition", func(t *testing.T) { w.testSyncUndefined(t, other) })
 	t.Run("a kind at home", w.testSyncHome)
-	t.Run("what is made in super namespaces comes up", func(t *testing.T) { w.testSyncRaises(t, other) })
+	t.Run("what came up to namespaces by an earlier version stays", w.testSyncCameUp)
 	t.Run("Events of copies come up", func(t *testing.T) { w.testSyncEvents(t, other) })
 	t.Run("what is offered comes up", func(t *testing.T) { w.testSyncUp(t, other) })
 	t.Run("who leaves the pool answers no more", w.testSyncAnswersLeave)
@@ -197,7 +198,9 @@ func (w *world) testWrongSyncPolicies(t *testing.T) {
 		"a scope of a kind that comes up": func(spec *tenancyv1alpha1.SyncPolicySpec) {
 			spec.Direction, spec.Names, spec.Scope = tenancyv1alpha1.SyncUp, []string{"a"}, tenancyv1alpha1.SyncHome
 		},
-		"what is made in super namespaces, down": func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Scope = tenancyv1alpha1.SyncNamespaces },
+		"what is made in super namespaces": func(spec *tenancyv1alpha1.SyncPolicySpec) {
+			spec.Direction, spec.Names, spec.Scope = tenancyv1alpha1.SyncUp, []string{"a"}, "Namespaces"
+		},
 		"Events that go sideways":                func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Events = "Sideways" },
 		"a version that is no API version":       func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Version = "V1/x" },
 	} {
@@ -486,130 +489,77 @@ func (w *world) testSyncHome(t *testing.T) {
 	appears(t, w.super, w.superName("web"), "w", widget("Widget", "", "", nil), nil)
 }
 
-// testSyncRaises lets reports come up that a controller of the super clusters makes in super namespaces.
-func (w *world) testSyncRaises(t *testing.T, other *world) {
+// testSyncCameUp has a SyncPolicy of an earlier version, by which objects of super namespaces came up to namespaces of
+// tenants: it is refused, and takes nothing away.
+func (w *world) testSyncCameUp(t *testing.T) {
+	for _, c := range []client.Client{w.super, w.super2, w.tenant} {
+		serve(t, c, "Report", "Namespaced", true)
+	}
 	for _, super := range []client.Client{w.super, w.super2} {
-		serve(t, super, "Report", "Namespaced", true)
 		grant(t, super, "reports")
 	}
-	serve(t, w.tenant, "Report", "Namespaced", true)
-	serve(t, other.tenant, "Report", "Namespaced", false)
-	up := func(spec *tenancyv1alpha1.SyncPolicySpec) {
-		spec.Direction, spec.Names = tenancyv1alpha1.SyncUp, []string{"first"}
+	made := widget("Report", w.superName("web"), "first", map[string]any{"color": "red"})
+	create(t, w.super, made)
+	cameUp := widget("Report", "web", "first", map[string]any{"color": "red"})
+	offer.Mark(cameUp, "r1", offer.Note{Hash: "of an earlier version"})
+	create(t, w.tenant, cameUp)
+	own := widget("Report", "web", "own", map[string]any{"color": "mine"})
+	create(t, w.tenant, own)
+	w.createOfEarlierVersion(t, "reports", "Report")
+	w.says(t, "reports", "False", "False", "Invalid", "spec.scope Namespaces is no longer followed", "kubectl delete Report.v1.example.com -A -l tenancy.x-k8s.io/offered=true")
+
+	stays := func(passed string) {
+		t.Helper()
+		create(t, w.tenant, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: passed}})
+		for _, super := range []client.Client{w.super, w.super2} {
+			appears(t, super, w.superName("web"), passed, &corev1.ConfigMap{}, nil)
+		}
+		found := widget("Report", "", "", nil)
+		require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(cameUp), found))
+		require.Equal(t, cameUp.GetResourceVersion(), found.GetResourceVersion(), "nobody writes it")
 	}
-	create(t, w.meta, syncPolicy("reports", "Report", up))
-	w.says(t, "reports", "True", "False", "WrongScope", "make a SyncPolicy with scope Namespaces")
-	raising := func(spec *tenancyv1alpha1.SyncPolicySpec) {
-		up(spec)
-		spec.Scope, spec.Names, spec.Fields.Stay = tenancyv1alpha1.SyncNamespaces, []string{}, []string{"spec.node"}
+	stays("refused")
+	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(made), made))
+	require.NoError(t, w.super.Delete(t.Context(), made))
+	stays("reportless")
+	require.NoError(t, w.meta.Delete(t.Context(), syncPolicy("reports", "")))
+	stays("policyless")
+	cameUpAlone := client.MatchingLabels{tenancyv1alpha1.LabelOffered: "true"}
+	require.NoError(t, w.tenant.DeleteAllOf(t.Context(), widget("Report", "", "", nil), client.InNamespace("web"), cameUpAlone))
+	vanishes(t, w.tenant, "web", "first", cameUp)
+	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), own))
+}
+
+// createOfEarlierVersion creates a SyncPolicy with scope Namespaces, which the definition of SyncPolicies lets in for as
+// long as that takes.
+func (w *world) createOfEarlierVersion(t *testing.T, name, kind string) {
+	t.Helper()
+	definition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+	definition.SetName("syncpolicies.tenancy.x-k8s.io")
+	require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(definition), definition))
+	ours := definition.Object["spec"]
+	await.Change(t, w.meta, definition, func(definition *unstructured.Unstructured) {
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		require.NoError(t, err)
+		spec := []string{"schema", "openAPIV3Schema", "properties", "spec"}
+		version := versions[0].(map[string]any)
+		unstructured.RemoveNestedField(version, append(slices.Clone(spec), "x-kubernetes-validations")...)
+		unstructured.RemoveNestedField(version, append(slices.Clone(spec), "properties", "scope", "enum")...)
+		require.NoError(t, unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
+	})
+	policy := func(name string) *tenancyv1alpha1.SyncPolicy {
+		return syncPolicy(name, kind, func(spec *tenancyv1alpha1.SyncPolicySpec) {
+			spec.Direction, spec.Scope = tenancyv1alpha1.SyncUp, "Namespaces"
+		})
 	}
-	changed := syncPolicy("reports", "Report", raising)
-	eventually(t, func() error { // the syncer writes it, too
-		require.NoError(t, w.meta.Get(t.Context(), client.ObjectKeyFromObject(changed), changed))
-		raising(&changed.Spec)
-		if err := w.meta.Update(t.Context(), changed); !apierrors.IsInvalid(err) {
-			return fmt.Errorf("it is one scope as long as it lives: %w", err)
+	eventually(t, func() error { return w.meta.Create(t.Context(), policy(name)) })
+	await.Change(t, w.meta, definition, func(definition *unstructured.Unstructured) { definition.Object["spec"] = ours })
+	eventually(t, func() error {
+		if err := w.meta.Create(t.Context(), policy("another"), client.DryRunAll); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("the API server still takes it: %w", err)
 		}
 		return nil
 	})
-	require.NoError(t, w.meta.Delete(t.Context(), changed))
-	create(t, w.meta, syncPolicy("reports", "Report", raising))
-	w.says(t, "reports", "True", "True", "Ready")
-
-	report := func(namespace, name string, spec map[string]any) *unstructured.Unstructured {
-		return widget("Report", namespace, name, spec)
-	}
-	otherName := tenancy.SuperNamespace(other.key, "web")
-	first := report(w.superName("web"), "first", map[string]any{"color": "pod " + w.superName("web") + "/p", "node": "secret"})
-	first.SetLabels(map[string]string{"of": "operators"})
-	create(t, w.super, first)
-	create(t, w.super, report(otherName, "theirs", map[string]any{"color": "blue"}))
-	create(t, w.super, report("default", "operators", map[string]any{"color": "none's"}))
-	mine := appears(t, w.tenant, "web", "first", report("", "", nil), hasSpec("color", "pod web/p"))
-	require.True(t, hasSpec("node", nil)(mine))
-	require.Empty(t, mine.GetLabels()["of"])
-	appears(t, other.tenant, "web", "theirs", report("", "", nil), hasSpec("color", "blue"))
-	setPhase(t, w.super, first, "Done")
-	appears(t, w.tenant, "web", "first", mine, hasPhase("Done"))
-	theirs := report(otherName, "theirs", nil)
-	setPhase(t, w.super, theirs, "Done")
-	appears(t, other.tenant, "web", "theirs", report("", "", nil), hasPhase("Done"))
-	change(t, w.tenant, mine, setSpec("color", "forged"))
-	appears(t, w.tenant, "web", "first", mine, hasSpec("color", "pod web/p"))
-	require.NoError(t, w.tenant.Delete(t.Context(), mine))
-	appears(t, w.tenant, "web", "first", mine, hasPhase("Done"))
-
-	// What names another tenant's namespace does not come up, nor what is too large; the operator and the tenant know
-	// why.
-	create(t, w.super, report(w.superName("web"), "foreign", map[string]any{"color": "pod " + otherName + "/p"}))
-	eventually(t, func() error {
-		var events corev1.EventList
-		require.NoError(t, w.meta.List(t.Context(), &events))
-		for i := range events.Items {
-			if event := &events.Items[i]; event.Reason == "NotRaised" && event.InvolvedObject.Name == "r1" && strings.Contains(event.Message, "it names namespace "+otherName) {
-				return nil
-			}
-		}
-		return fmt.Errorf("the operator is not told")
-	})
-	create(t, w.super, report(w.superName("web"), "large", map[string]any{"color": strings.Repeat("x", 5000)}))
-	w.warned(t, "", "web", "TenantLimit")
-
-	// Of two super clusters the first stands; the tenant's own object does.
-	create(t, w.super2, report(w.superName("web"), "first", map[string]any{"color": "from r2"}))
-	own := report("web", "own", map[string]any{"color": "mine"})
-	create(t, w.tenant, own)
-	create(t, w.super2, report(w.superName("web"), "own", map[string]any{"color": "from r2"}))
-	w.warned(t, "web", "own", "NotOffered")
-	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), own))
-	require.True(t, hasSpec("color", "mine")(own))
-	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(mine), mine))
-	require.True(t, hasSpec("color", "pod web/p")(mine))
-	require.NoError(t, w.super.Delete(t.Context(), first))
-	appears(t, w.tenant, "web", "first", mine, hasSpec("color", "from r2"))
-	require.NoError(t, w.super2.Delete(t.Context(), first))
-	vanishes(t, w.tenant, "web", "first", mine)
-
-	// No more come up than the policy lets, and what finds no room comes when there is some.
-	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.Objects = 2 })
-	w.says(t, "reports", "True", "True", "Ready")
-	for i := range 3 {
-		create(t, w.super, report(w.superName("web"), fmt.Sprintf("many-%d", i), map[string]any{"size": int64(i)}))
-	}
-	count := func() (found []string) {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion("example.com/v1")
-		list.SetKind("ReportList")
-		require.NoError(t, w.tenant.List(t.Context(), list, client.InNamespace("web"), client.HasLabels{tenancyv1alpha1.LabelOffered}))
-		for i := range list.Items {
-			found = append(found, list.Items[i].GetName())
-		}
-		return found
-	}
-	eventually(t, func() error {
-		var events corev1.EventList
-		require.NoError(t, w.tenant.List(t.Context(), &events))
-		for i := range events.Items {
-			if strings.Contains(events.Items[i].Message, "limits.objects of SyncPolicy reports") && len(count()) == 2 {
-				return nil
-			}
-		}
-		return fmt.Errorf("the tenant has %v, and no Event says why: %v", count(), messages(events.Items))
-	})
-	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) { object.(*tenancyv1alpha1.SyncPolicy).Spec.Limits.Objects = 100 })
-	for i := range 3 {
-		appears(t, w.tenant, "web", fmt.Sprintf("many-%d", i), mine, nil)
-	}
-	require.Len(t, count(), 3)
-	change(t, w.meta, syncPolicy("reports", ""), func(object client.Object) {
-		object.(*tenancyv1alpha1.SyncPolicy).Spec.Copies = tenancyv1alpha1.CopiesRemove
-	})
-	for i := range 3 {
-		vanishes(t, w.tenant, "web", fmt.Sprintf("many-%d", i), mine)
-	}
-	vanishes(t, other.tenant, "web", "theirs", report("", "", nil))
-	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), own))
-	require.NoError(t, w.super.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 }
 
 // testSyncEvents plays a controller of a super cluster that writes Events about copies of widgets.
@@ -727,13 +677,4 @@ func (w *world) testSyncPolicyGone(t *testing.T) {
 	}
 	require.NoError(t, w.super2.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 	require.NoError(t, w.tenant.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "late"}, widget("Widget", "", "", nil)))
-}
-
-func messages(events []corev1.Event) (all []string) {
-	for i := range events {
-		if strings.Contains(events[i].Message, "SyncPolicy reports") {
-			all = append(all, events[i].Message)
-		}
-	}
-	return all
 }

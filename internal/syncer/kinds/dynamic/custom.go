@@ -67,7 +67,6 @@ func CustomSpec() kind.Spec {
 // customs are the kinds of SyncPolicies. The zero value has none. All methods may be called concurrently.
 type customs struct {
 	current  atomic.Pointer[customTable]
-	creating creating
 	attempts copier.Attempts
 }
 
@@ -105,16 +104,7 @@ func Specs(e *kind.Env, all []Custom) []kind.Spec {
 		if row.Rules.TellsEvents() {
 			spec.Involved = row.Rules.Kind.GroupKind()
 		}
-		spec.Limit, spec.Fits, spec.Cancel = down.total, down.fits, customsOf(e).creating.cancel
-		spec.Wakes = map[string]func(*kind.Env, kind.Change) []engine.Key{row.Name(): func(env *kind.Env, change kind.Change) []engine.Key {
-			keys := spec.OwnKeys(env, change)
-			if change.Side == kind.SuperSide {
-				for _, key := range keys {
-					customsOf(env).creating.cancel(key) // the cache shows it
-				}
-			}
-			return keys
-		}}
+		spec.Limit, spec.Fits, spec.Shares = down.total, down.fits, []kind.Share{*down.ofNamespace()}
 		spec.Wanted = func(_ *kind.Env, tenant *kind.Tenant) bool { return row.Rules.For(tenant.Policy.Get().Name()) }
 		specs = append(specs, spec)
 		down.copier = copier.New(e, down.copy())
@@ -319,9 +309,8 @@ func (c *custom) write(ctx context.Context, tenant *kind.Tenant, key engine.Key,
 // customsOf returns the kinds of SyncPolicies.
 func customsOf(env *kind.Env) *customs { return kind.State[customs](env) }
 
-// Forget drops what is being created, and attempted, of a tenant.
+// Forget drops what is attempted of a tenant.
 func (c *customs) Forget(tenant string) {
-	c.creating.forget(tenant)
 	c.attempts.Forget(tenant)
 	for _, down := range c.table().down {
 		down.copier.Forget(tenant)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -20,7 +21,6 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kind/copier"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -63,14 +63,14 @@ func OfferSpecs() []kind.Spec {
 // spec returns the Spec of a kind that super clusters offer.
 func (row *offered) spec() kind.Spec {
 	return kind.Spec{
-		Name: row.name, Scope: kind.ScopeUp, ClusterScoped: !row.raises(), Aside: row.custom != nil,
+		Name: row.name, Scope: kind.ScopeUp, ClusterScoped: true, Aside: row.custom != nil,
 		Super:  &kind.Watch{Object: row.object, Optional: true},
 		Tenant: &kind.Watch{Object: row.object, Optional: true, Labels: func(*kind.Env) string { return tenancyv1alpha1.LabelOffered + "=true" }},
 		TenantKey: func(tenant string, tenantObject client.Object) (engine.Key, bool) {
-			return offerKey(tenant, row.name, row.nameOf(tenantObject.GetNamespace(), tenantObject.GetName())), true
+			return offerKey(tenant, row.name, tenantObject.GetName()), true
 		},
 		SuperKey: func(client.Object) (engine.Key, bool) { return engine.Key{}, false },
-		Wakes:    row.allWakes(),
+		Wakes:    map[string]func(*kind.Env, kind.Change) []engine.Key{row.name: row.wakes},
 		Filled:   offerKeys,
 		Wanted:   func(_ *kind.Env, tenant *kind.Tenant) bool { return row.wanted(tenant) },
 		Remains: func(env *kind.Env, tenantObject client.Object) bool {
@@ -117,11 +117,8 @@ func offerKeys(e *kind.Env, tenant *kind.Tenant) []engine.Key {
 	keys := []engine.Key{offerSetKey(tenant.Key)}
 	for _, row := range offeredRows(e) {
 		names := names(e, tenant, row)
-		if row.raises() {
-			names = raisable(e, tenant, row)
-		}
 		for _, object := range tenant.Cache.List(row.name) {
-			names = append(names, row.nameOf(object.GetNamespace(), object.GetName()))
+			names = append(names, object.GetName())
 		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
@@ -162,16 +159,12 @@ func (o *Offers) Reconcile(ctx context.Context, key engine.Key, _ time.Duration)
 	if pair.row == nil {
 		return 0, nil
 	}
-	at := pair.tenantName()
-	tenantObject, synced := tenant.Cache.Get(pair.row.name, at.Namespace, at.Name)
-	superObject, superSynced := o.env.SuperCache.Get(pair.row.name, pair.superName().Namespace, at.Name)
+	tenantObject, synced := tenant.Cache.Get(pair.row.name, "", key.Name)
+	superObject, superSynced := o.env.SuperCache.Get(pair.row.name, "", key.Name)
 	if !synced || !superSynced {
 		return 0, nil // session.filled and engine.Patrol enqueue this key again once the caches are synced
 	}
 	pair.superObject = superObject
-	if pair.row.raises() && !o.raise(pair) {
-		return 0, nil
-	}
 	if err := o.note(ctx, pair); err != nil || pair.stays() {
 		return 0, err
 	}
@@ -189,9 +182,10 @@ type offerPair struct {
 	// why, "" if there is no superObject.
 	note   *offer.Note
 	hidden string
-	// elsewhere is whether the super namespace of the object is not that of the tenant's namespace.
-	elsewhere bool
 }
+
+// name is that of both objects.
+func (p *offerPair) name() types.NamespacedName { return types.NamespacedName{Name: p.key.Name} }
 
 // notListed is offerPair.hidden of what the policy does not list.
 const notListed = "the policy does not list it"
@@ -242,8 +236,6 @@ func (o *Offers) note(ctx context.Context, pair *offerPair) error {
 		pair.hidden = "the tenant holds nothing in super cluster " + o.env.ID
 	case !pair.row.may(pair.tenant, pair.key.Name):
 		pair.hidden = notListed
-	case pair.elsewhere:
-		pair.hidden = notTheirs
 	}
 	if pair.hidden != "" || pair.superObject == nil || pair.superObject.GetDeletionTimestamp() != nil {
 		return nil
@@ -283,7 +275,6 @@ func (o *Offers) step(ctx context.Context, pair *offerPair, tenantObject client.
 			o.env.ID, pair.row.title))
 		return nil
 	case offer.Leave:
-		customsOf(o.env).attempts.Drop(pair.key)
 		o.env.ClearWarning(pair.key)
 	}
 	return nil
@@ -292,19 +283,12 @@ func (o *Offers) step(ctx context.Context, pair *offerPair, tenantObject client.
 // create creates the tenant's object. If one of that name exists that the cache does not have, it makes the step that
 // follows from that one: another syncer has just made it, or the tenant.
 func (o *Offers) create(ctx context.Context, pair *offerPair) error {
-	if pair.row.raises() && !o.reserve(pair) {
-		return nil
-	}
-	created, at := pair.desired(nil, o.env.ID), pair.tenantName()
-	created.SetNamespace(at.Namespace)
-	created.SetName(at.Name)
+	created := pair.desired(nil, o.env.ID)
+	created.SetName(pair.key.Name)
 	err := pair.tenant.Client.Create(ctx, created)
-	if pair.row.raises() {
-		o.raised(pair, err)
-	}
 	switch {
-	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // the tenant's control plane does not serve the type, or lacks the namespace
+	case apierrors.IsNotFound(err):
+		return nil // the tenant's control plane does not serve the type
 	case !apierrors.IsAlreadyExists(err):
 		return o.env.Done(ctx, pair.row.name, "create", err)
 	}
@@ -318,7 +302,7 @@ func (o *Offers) create(ctx context.Context, pair *offerPair) error {
 // live reads the tenant's object, nil if there is none.
 func (o *Offers) live(ctx context.Context, pair *offerPair) (client.Object, error) {
 	live := pair.row.empty()
-	err := pair.tenant.Client.Get(ctx, pair.tenantName(), live)
+	err := pair.tenant.Client.Get(ctx, pair.name(), live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -358,13 +342,8 @@ func (row *offered) setDefault(object, before client.Object) {
 func (o *Offers) write(ctx context.Context, pair *offerPair, tenantObject client.Object) error {
 	desired := pair.desired(tenantObject, o.env.ID)
 	if slice.DeepEqual(tenantObject, desired) {
-		customsOf(o.env).attempts.Succeeded(copier.Attempt{Key: pair.key, Up: true}, o.env.Clock.Now())
-		customsOf(o.env).attempts.Succeeded(copier.Attempt{Key: pair.key, Up: true, Status: true}, o.env.Clock.Now())
 		o.env.ClearWarning(pair.key)
 		return nil
-	}
-	if pair.row.raises() {
-		return o.writeRaised(ctx, pair, tenantObject, desired)
 	}
 	err := pair.tenant.Client.Update(ctx, desired)
 	if !apierrors.IsInvalid(err) {
@@ -420,18 +399,13 @@ func (o *Offers) withdraw(ctx context.Context, pair *offerPair) error {
 // unoffered proves that this super cluster offers nothing to the tenant.
 func (o *Offers) unoffered(ctx context.Context, pair *offerPair) (proof.Proof, error) {
 	if custom := pair.row.custom; custom != nil && pair.hidden == notListed {
-		return custom.Removes(ctx, pair.tenantName().Name)
-	}
-	if pair.hidden == notTheirs {
-		return o.notTheirs(ctx, pair)
+		return custom.Removes(ctx, pair.key.Name)
 	}
 	if pair.hidden != "" {
 		return proof.NotNeeded(pair.hidden), nil
 	}
 	live := pair.row.empty()
-	proven, lacks, err := o.env.SuperCluster().Lacks(ctx, pair.superName(), live, func() bool {
-		return live.GetDeletionTimestamp() == nil && (!pair.row.raises() || !isCopy(live))
-	})
+	proven, lacks, err := o.env.SuperCluster().Lacks(ctx, pair.name(), live, func() bool { return live.GetDeletionTimestamp() == nil })
 	switch {
 	case err != nil:
 		return proof.Proof{}, kind.Unproven(err)
@@ -446,11 +420,8 @@ func (o *Offers) reportDiffers(pair *offerPair, standing string) {
 	if o.env.MetaRecorder == nil || o.env.VirtualNode == nil {
 		return
 	}
-	node, of, hash := o.env.VirtualNode(), []string{pair.row.name, pair.key.Name, standing}, pair.note.Hash
-	if pair.row.raises() {
-		of, hash = append(of, pair.tenant.Key), "" // controllers write such objects all the time: once is enough
-	}
-	if node == nil || !differsOf(o.env).isNew(strings.Join(of, "/"), hash, pair.tenant.Key) {
+	node, of := o.env.VirtualNode(), strings.Join([]string{pair.row.name, pair.key.Name, standing}, "/")
+	if node == nil || !differsOf(o.env).isNew(of, pair.note.Hash, pair.tenant.Key) {
 		return
 	}
 	o.env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonOffersDiffer, tenancy.Cut(fmt.Sprintf(

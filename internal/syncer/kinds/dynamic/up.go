@@ -23,11 +23,7 @@ func (c *Custom) offered() *offered {
 // super cluster is noted for the same content and the tenant's object holds all of it: the tenant's API server may add
 // defaults.
 func (c *Custom) show(superObject, tenantObject *unstructured.Unstructured) {
-	part := c.Rules.Part(superObject.Object)
-	if c.Rules.Raises() {
-		part = c.Rules.Raised(superObject.Object)
-	}
-	shown := c.empty()
+	part, shown := c.Rules.Part(superObject.Object), c.empty()
 	shown.Object = syncpolicy.Identified(part, shown.Object)
 	if metadata, exists := tenantObject.Object["metadata"]; exists {
 		hash, err := offer.HashOf(shown)
@@ -39,15 +35,15 @@ func (c *Custom) show(superObject, tenantObject *unstructured.Unstructured) {
 			return
 		}
 		shown.Object["metadata"] = metadata
-		if status, exists := tenantObject.Object["status"]; exists && !c.Rules.RaisesStatus() {
+		if status, exists := tenantObject.Object["status"]; exists {
 			shown.Object["status"] = status
 		}
 	}
 	tenantObject.Object = shown.Object
 }
 
-// names returns the names of the objects that may be offered to a tenant, but for rows that raise. Where a policy lists
-// all, these are those that the super cluster has.
+// names returns the names of the objects that may be offered to a tenant. Where a policy lists all, these are those that
+// the super cluster has.
 func names(e *kind.Env, tenant *kind.Tenant, row *offered) []string {
 	switch {
 	case row.custom == nil:
@@ -72,7 +68,7 @@ func (c *Custom) mayOffer(tenant *kind.Tenant) bool {
 // wanted returns whether anything may be offered to a tenant.
 func (row *offered) wanted(tenant *kind.Tenant) bool {
 	if row.custom != nil {
-		return row.custom.mayOffer(tenant) && (row.raises() || len(row.custom.Rules.Spec.Names) > 0)
+		return row.custom.mayOffer(tenant) && len(row.custom.Rules.Spec.Names) > 0
 	}
 	names, all := tenant.Policy.Get().Offers(row.resource)
 	return all || len(names) > 0
@@ -83,8 +79,7 @@ func (row *offered) may(tenant *kind.Tenant, name string) bool {
 	if row.custom == nil {
 		return tenant.Policy.Get().MayOffer(row.resource, name)
 	}
-	_, name = row.split(name)
-	return row.custom.mayOffer(tenant) && syncpolicy.Lists(&row.custom.Rules.Spec, name)
+	return row.custom.mayOffer(tenant) && slices.Contains(row.custom.Rules.Spec.Names, name)
 }
 
 // offeredRows returns all kinds that super clusters offer.
