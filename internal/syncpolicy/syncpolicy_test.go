@@ -208,7 +208,9 @@ func TestFields(t *testing.T) {
 
 // up returns a change of the direction to Up, with a scope.
 func up(scope tenancyv1alpha1.SyncScope) func(*tenancyv1alpha1.SyncPolicy) {
-	return func(made *tenancyv1alpha1.SyncPolicy) { made.Spec.Direction, made.Spec.Scope = tenancyv1alpha1.SyncUp, scope }
+	return func(made *tenancyv1alpha1.SyncPolicy) {
+		made.Spec.Direction, made.Spec.Scope = tenancyv1alpha1.SyncUp, scope
+	}
 }
 
 // FuzzFields: whatever objects and paths are, who an object is and what stays is untouched, what goes down is there

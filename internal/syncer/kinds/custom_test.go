@@ -572,7 +572,9 @@ func TestWhatCameUpToNamespacesStays(t *testing.T) {
 	for _, followed := range []func(){
 		func() { kinds.SetCustom(c.env, nil) },
 		func() { // another SyncPolicy for the kind, which has no objects of that name
-			c.follows(t, func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Direction, spec.Names = tenancyv1alpha1.SyncUp, []string{"x"} })
+			c.follows(t, func(spec *tenancyv1alpha1.SyncPolicySpec) {
+				spec.Direction, spec.Names = tenancyv1alpha1.SyncUp, []string{"x"}
+			})
 		},
 	} {
 		followed()

@@ -201,8 +201,8 @@ func (w *world) testWrongSyncPolicies(t *testing.T) {
 		"what is made in super namespaces": func(spec *tenancyv1alpha1.SyncPolicySpec) {
 			spec.Direction, spec.Names, spec.Scope = tenancyv1alpha1.SyncUp, []string{"a"}, "Namespaces"
 		},
-		"Events that go sideways":                func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Events = "Sideways" },
-		"a version that is no API version":       func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Version = "V1/x" },
+		"Events that go sideways":          func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Events = "Sideways" },
+		"a version that is no API version": func(spec *tenancyv1alpha1.SyncPolicySpec) { spec.Version = "V1/x" },
 	} {
 		err := w.meta.Create(t.Context(), syncPolicy("refused", "Gadget", wrong))
 		require.True(t, apierrors.IsInvalid(err), "%s: %v", name, err)
@@ -530,8 +530,8 @@ func (w *world) testSyncCameUp(t *testing.T) {
 	require.NoError(t, w.tenant.Get(t.Context(), client.ObjectKeyFromObject(own), own))
 }
 
-// createOfEarlierVersion creates a SyncPolicy with scope Namespaces, which the definition of SyncPolicies lets in for as
-// long as that takes.
+// createOfEarlierVersion creates a SyncPolicy with scope Namespaces, which the definition of SyncPolicies lets in for
+// as long as that takes.
 func (w *world) createOfEarlierVersion(t *testing.T, name, kind string) {
 	t.Helper()
 	definition := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}

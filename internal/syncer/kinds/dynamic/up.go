@@ -42,8 +42,8 @@ func (c *Custom) show(superObject, tenantObject *unstructured.Unstructured) {
 	tenantObject.Object = shown.Object
 }
 
-// names returns the names of the objects that may be offered to a tenant. Where a policy lists all, these are those that
-// the super cluster has.
+// names returns the names of the objects that may be offered to a tenant. Where a policy lists all, these are those
+// that the super cluster has.
 func names(e *kind.Env, tenant *kind.Tenant, row *offered) []string {
 	switch {
 	case row.custom == nil:
