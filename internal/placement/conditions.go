@@ -16,7 +16,7 @@ import (
 // conditions returns the conditions of np for the status next. Those of np are not changed.
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
-	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), roomMade(facts), guaranteed(facts.Share)} {
+	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), guaranteed(facts.Share)} {
 		if condition == nil {
 			continue
 		}
@@ -24,9 +24,6 @@ func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha
 		condition.LastTransitionTime = metav1.Time{Time: facts.Now}.Rfc3339Copy()
 		condition.Message = tenancy.Cut(condition.Message, tenancy.MaxConditionMessage)
 		meta.SetStatusCondition(&all, *condition)
-	}
-	if Lacking(&schedulerv1alpha1.NamespacePlacement{Spec: np.Spec, Status: *next}).IsZero() {
-		meta.RemoveStatusCondition(&all, schedulerv1alpha1.ConditionRoomMade)
 	}
 	if facts.Share != nil && guaranteed(facts.Share) == nil {
 		meta.RemoveStatusCondition(&all, schedulerv1alpha1.ConditionGuaranteed)
@@ -60,20 +57,6 @@ func names(amounts slice.Amounts) string {
 		all = append(all, string(name))
 	}
 	return strings.Join(all, ", ")
-}
-
-// roomMade returns condition RoomMade, nil where nobody has looked.
-func roomMade(facts *Facts) *metav1.Condition {
-	if facts.Room == nil {
-		return nil
-	}
-	condition := &metav1.Condition{
-		Type: schedulerv1alpha1.ConditionRoomMade, Status: metav1.ConditionFalse, Reason: facts.Room.Reason, Message: facts.Room.Message,
-	}
-	if facts.Room.Reason == schedulerv1alpha1.ReasonMoving {
-		condition.Status = metav1.ConditionTrue
-	}
-	return condition
 }
 
 // accepted returns condition Accepted, nil if the namespace was not read: the stored one stays.

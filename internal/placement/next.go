@@ -44,10 +44,6 @@ type Facts struct {
 	// Accepted is why the namespace's quota, slice or profile is not accepted, the zero Reason if they are, or a reason
 	// with which they are (IsAccepted). nil: they were not read, and condition Accepted stays.
 	Accepted *tenancy.Reason
-	// Room is what was found when slices of other namespaces were looked for that can move so that what is missing
-	// fits: ReasonMoving or ReasonNotMoved. nil: nobody has looked, and condition RoomMade stays as long as anything is
-	// missing.
-	Room *tenancy.Reason
 	// Annotation is the placements annotation that stands on the tenant's namespace, "" for none: just written by
 	// vc-scheduler, or read live. nil: it was not read.
 	Annotation *string

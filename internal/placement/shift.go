@@ -21,8 +21,8 @@ const OrderTime = 10 * time.Minute
 // maxOrderLength bounds what is read of a MoveOrder.
 const maxOrderLength = maxAnnotationLength + 1024
 
-// MoveOrder is a move of unused slices of one namespace that its tenant has not asked for, as it stands in the
-// annotation scheduler.tenancy.x-k8s.io/move of its NamespacePlacement.
+// MoveOrder is a move of unused slices of one namespace that an operator asks for, as it stands in the annotation
+// scheduler.tenancy.x-k8s.io/move of its NamespacePlacement.
 type MoveOrder struct {
 	// Cause is why.
 	Cause schedulerv1alpha1.MoveCause `json:"cause"`
@@ -51,7 +51,7 @@ func DecodeOrder(text string, now time.Time) (*MoveOrder, error) {
 		return nil, fmt.Errorf("the order cannot be read: %w", err)
 	}
 	switch cause := order.Cause; {
-	case cause != schedulerv1alpha1.MoveForRoom && cause != schedulerv1alpha1.MoveForDefragmentation:
+	case cause != schedulerv1alpha1.MoveForRebalance:
 		return nil, fmt.Errorf("the order has cause %q", tenancy.Cut(string(cause), 64))
 	case slices.ContainsFunc(slices.Collect(maps.Values(order.Placements)), func(count int32) bool { return count < 0 }):
 		return nil, fmt.Errorf("the order names a negative number of slices")
@@ -187,12 +187,4 @@ func (o *MoveOrder) Moved(np *schedulerv1alpha1.NamespacePlacement) string {
 		noun = "slice"
 	}
 	return fmt.Sprintf("%d %s from %s to %s", count, noun, strings.Join(from, ", "), strings.Join(to, ", "))
-}
-
-// For says for people why slices move.
-func For(cause schedulerv1alpha1.MoveCause) string {
-	if cause == schedulerv1alpha1.MoveForDefragmentation {
-		return "so that larger pieces are free"
-	}
-	return "so that another namespace fits"
 }

@@ -55,7 +55,7 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	const interval = 5 * time.Minute
 	used := usedIn("r1", "0", "r2", "0")
-	order := &placement.MoveOrder{Cause: schedulerv1alpha1.MoveForRoom, Placements: map[string]int32{"r1": 4}, Since: metav1.NewTime(noon)}
+	order := &placement.MoveOrder{Cause: schedulerv1alpha1.MoveForRebalance, Placements: map[string]int32{"r1": 4}, Since: metav1.NewTime(noon)}
 	two := func(change func(*schedulerv1alpha1.NamespacePlacementStatus)) *schedulerv1alpha1.NamespacePlacement {
 		np := asks("4", in("r1", "2"), in("r2", "2"))
 		change(&np.Status)

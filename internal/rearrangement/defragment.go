@@ -8,7 +8,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -44,7 +43,7 @@ func (p *Pool) Defragment(ctx context.Context, most int32) (*Defragmentation, er
 		packed.apply(best)
 		most -= best.slices
 	}
-	moves := packed.moves(schedulerv1alpha1.MoveForDefragmentation)
+	moves := packed.moves()
 	result := &Defragmentation{Before: start.free, After: start.free}
 	if len(moves) == 0 {
 		return result, nil
@@ -68,21 +67,15 @@ func (p *plan) consolidate(most int32, share func(slice.Amounts) float64) (best 
 	slices.SortStableFunc(clusters, func(a, b string) int { return cmp.Compare(share(p.free[b]), share(p.free[a])) })
 	for _, from := range clusters {
 		gain := 1e-9 // what floating point gets wrong is none
-		p.shifts(from, p.candidates(from, mayMove), min(most, maxSlices), func(s *shift) bool {
+		p.shifts(from, min(most, maxSlices), func(s *shift) {
 			gained := square(s.free[s.from]) + square(s.free[s.to]) - square(p.free[s.from]) - square(p.free[s.to])
 			if gained > gain {
 				best, gain = s, gained
 			}
-			return true
 		})
 		if best != nil {
 			return best
 		}
 	}
 	return nil
-}
-
-// mayMove reports whether an operator may move slices of a namespace.
-func mayMove(np *schedulerv1alpha1.NamespacePlacement) bool {
-	return np.Spec.MovableFor != schedulerv1alpha1.MovableForNobody
 }

@@ -1,18 +1,86 @@
 package rearrangement
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/manifests/profiles"
+	"github.com/superpool/superpool/test/builders"
 )
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+type np = schedulerv1alpha1.NamespacePlacement
+
+// namespace has so many slices of so many CPUs, of which those are held: pairs of super cluster and number.
+func namespace(tenant, name string, size, slices int, held ...any) *np {
+	cpu := func(n int) string { return fmt.Sprint(n * size) }
+	b := builders.Placement(tenant, name).UID(types.UID(tenant+"/"+name)).Slice("cpu", cpu(1)).Quota("cpu", cpu(slices))
+	for i := 0; i < len(held); i += 2 {
+		b.Held(held[i].(string), int32(held[i+1].(int)), "cpu", cpu(held[i+1].(int)))
+	}
+	return b.Obj()
+}
+
+// poolOf has super clusters r1 to r3 of 8 CPUs. used is what pods of namespaces use, by name and super cluster.
+func poolOf(t *testing.T, used map[string]map[string]string, placements ...*np) *Pool {
+	t.Helper()
+	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	pool := &Pool{Config: cfg, Placements: placements, Now: noon}
+	for _, id := range []string{"r1", "r2", "r3"} {
+		node := builders.VirtualNode(id, "cpu", "8", "pods", "1000").Obj()
+		node.Labels[corev1.LabelHostname] = id
+		pool.Nodes = append(pool.Nodes, node)
+	}
+	pool.Used = func(np *np) map[string]slice.Amounts {
+		measured := map[string]slice.Amounts{}
+		for _, node := range pool.Nodes {
+			if measured[node.Name] = (slice.Amounts{}); used[np.Name][node.Name] != "" {
+				measured[node.Name] = slice.Of(builders.Resources("cpu", used[np.Name][node.Name]))
+			}
+		}
+		return measured
+	}
+	return pool
+}
+
+func texts(moves []Move) (lines []string) {
+	for i := range moves {
+		lines = append(lines, fmt.Sprintf("%s/%s: %s", moves[i].Placement.Namespace, moves[i].Placement.Name, moves[i].Order.Moved(moves[i].Placement)))
+	}
+	return lines
+}
 
 func TestDefragment(t *testing.T) {
 	t.Parallel()
-	never := namespace("a", "web", 1, 3, "r1", 1, "r2", 1, "r3", 1)
-	never.Spec.MovableFor = schedulerv1alpha1.MovableForNobody
+	with := func(change func(*np)) []*np {
+		web := namespace("a", "web", 1, 3, "r1", 1, "r2", 1, "r3", 1)
+		change(web)
+		return []*np{namespace("a", "busy", 4, 1, "r2", 1), web}
+	}
+	choosing := func(choice schedulerv1alpha1.ClusterChoice) []*np {
+		return with(func(np *np) { np.Spec.ClusterChoice = &choice })
+	}
+	hostnames := func(ids ...string) schedulerv1alpha1.ClusterChoice {
+		return schedulerv1alpha1.ClusterChoice{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: ids}}}},
+		}}}
+	}
+	lately := ptr.To(metav1.NewTime(noon.Add(-59 * time.Minute)))
+	unmoved := map[string]int64{"r1": 7, "r2": 3, "r3": 7}
 	for name, tc := range map[string]struct {
 		used map[string]map[string]string
 		nps  []*np
@@ -38,16 +106,37 @@ func TestDefragment(t *testing.T) {
 			nps:  []*np{namespace("a", "busy", 4, 1, "r2", 1), namespace("a", "web", 1, 3, "r1", 1, "r2", 1, "r3", 1)},
 			want: []string{"a/web: 1 slice from r3 to r2"}, free: map[string]int64{"r1": 7, "r2": 2, "r3": 8},
 		},
-		"nobody may move them":   {nps: []*np{never}, most: 10, free: map[string]int64{"r1": 7, "r2": 7, "r3": 7}},
+		"nobody may move them":  {nps: with(func(np *np) { np.Spec.MovableFor = schedulerv1alpha1.MovableForNobody }), most: 10, free: unmoved},
+		"moved within the hour": {nps: with(func(np *np) { np.Status.LastMoved = lately }), most: 10, free: unmoved},
+		"its tenant asked":      {nps: with(func(np *np) { np.Status.LastRequested = lately }), most: 10, free: unmoved},
+		"it is on the move": {
+			nps: with(func(np *np) {
+				np.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reason: schedulerv1alpha1.LeavingRequested, Reserved: builders.Resources("cpu", "1")}
+			}),
+			most: 10, free: unmoved,
+		},
+		"it chose where it is": {nps: choosing(hostnames("r1", "r2", "r3")), most: 10, want: []string{"a/web: 2 slices from r1, r3 to r2"}, free: map[string]int64{"r1": 8, "r2": 1, "r3": 8}},
+		"it chose no other":    {nps: choosing(hostnames("r1")), most: 10, want: []string{"a/busy: 1 slice from r2 to r1", "a/web: 2 slices from r2, r3 to r1"}, free: map[string]int64{"r1": 1, "r2": 8, "r3": 8}},
+		"it spreads": {
+			nps: choosing(schedulerv1alpha1.ClusterChoice{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+				{MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway},
+			}}),
+			most: 10, free: unmoved,
+		},
 		"a piece is not divided": {nps: []*np{namespace("a", "busy", 7, 1, "r2", 1), namespace("a", "web", 1, 2, "r1", 2)}, most: 10, free: map[string]int64{"r1": 6, "r2": 1, "r3": 8}},
 		"nothing is placed":      {most: 10, free: map[string]int64{"r1": 8, "r2": 8, "r3": 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool := poolOf(t, nil, tc.used, tc.nps...)
+			pool := poolOf(t, tc.used, tc.nps...)
 			found, err := pool.Defragment(schedulertest.Context(t), tc.most)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, texts(found.Moves))
+			for i := range found.Moves {
+				read, err := placement.DecodeOrder(found.Moves[i].Order.Encode(), noon)
+				require.NoError(t, err)
+				require.Equal(t, found.Moves[i].Order.Placements, read.Placements)
+			}
 			free := map[string]int64{}
 			for cluster, amounts := range found.After {
 				free[cluster] = amounts["cpu"] / 1000

@@ -1,7 +1,6 @@
 // Package rearrangement finds slices of namespaces that no pod uses and that could be in other super clusters, so that
-// another namespace fits which fits in sum and not in pieces, or so that larger pieces are free. It changes nothing: a
-// Placer in memory has the last word about what is found, and whoever moves anything asks the namespace scheduler
-// again.
+// larger pieces are free. It changes nothing: a Placer in memory has the last word about what is found, and whoever
+// moves anything asks the namespace scheduler again.
 package rearrangement
 
 import (
@@ -26,7 +25,6 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/slice"
-	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/view"
 )
 
@@ -38,12 +36,6 @@ const (
 	maxDestinations = 8
 	// maxSlices is how many slices of a namespace move from one super cluster to another.
 	maxSlices = 16
-	// maxTargets is how many super clusters room is looked for in, those first that lack the least.
-	maxTargets = 8
-	// maxMoves is how many such moves make room for one namespace.
-	maxMoves = 8
-	// maxTrials is how often a Placer in memory tries what was found for one namespace.
-	maxTrials = 3
 )
 
 // Pool is what moves are looked for in.
@@ -79,8 +71,6 @@ type plan struct {
 	free map[string]slice.Amounts
 	// counts is where slices are to be, by namespace, of those that move.
 	counts map[types.NamespacedName]map[string]int32
-	// slices is how many slices move.
-	slices int32
 }
 
 func newPlan(pool *Pool) *plan {
@@ -99,7 +89,7 @@ func newPlan(pool *Pool) *plan {
 }
 
 func (p *plan) clone() *plan {
-	return &plan{pool: p.pool, nodes: p.nodes, free: maps.Clone(p.free), counts: maps.Clone(p.counts), slices: p.slices}
+	return &plan{pool: p.pool, nodes: p.nodes, free: maps.Clone(p.free), counts: maps.Clone(p.counts)}
 }
 
 // shift is a number of slices of a namespace that could be in another super cluster.
@@ -116,13 +106,12 @@ type shift struct {
 func (p *plan) apply(s *shift) {
 	p.counts[client.ObjectKeyFromObject(s.np)] = s.counts
 	maps.Copy(p.free, s.free)
-	p.slices += s.slices
 }
 
 // shifts calls visit with the shifts of unused slices out of a super cluster: of each candidate to each destination,
-// the fewest slices, and then one more while visit returns true. most bounds how many.
-func (p *plan) shifts(from string, candidates []*schedulerv1alpha1.NamespacePlacement, most int32, visit func(*shift) bool) {
-	for _, np := range candidates {
+// the fewest slices, and then one more each time. most bounds how many.
+func (p *plan) shifts(from string, most int32, visit func(*shift)) {
+	for _, np := range p.candidates(from) {
 		used := p.pool.Used(np)
 		for _, to := range p.destinations(np, from) {
 			for count := int32(1); count <= most; count++ {
@@ -130,8 +119,8 @@ func (p *plan) shifts(from string, candidates []*schedulerv1alpha1.NamespacePlac
 				if !fits {
 					break
 				}
-				if s != nil && !visit(s) {
-					break
+				if s != nil {
+					visit(s)
 				}
 			}
 		}
@@ -183,11 +172,11 @@ func (p *plan) countsOf(np *schedulerv1alpha1.NamespacePlacement) map[string]int
 }
 
 // candidates returns the namespaces with slices in a super cluster of which some may move, those with the most first.
-func (p *plan) candidates(from string, movable func(*schedulerv1alpha1.NamespacePlacement) bool) (found []*schedulerv1alpha1.NamespacePlacement) {
+func (p *plan) candidates(from string) (found []*schedulerv1alpha1.NamespacePlacement) {
 	unused := map[*schedulerv1alpha1.NamespacePlacement]int32{}
 	for _, np := range p.pool.Placements {
 		if !slices.ContainsFunc(np.Status.Placements, func(part schedulerv1alpha1.ClusterPlacement) bool { return part.Cluster == from }) ||
-			np.DeletionTimestamp != nil || !placement.Settled(np) || !placement.MayShift(np, p.pool.Now) || !movable(np) {
+			np.DeletionTimestamp != nil || !placement.Settled(np) || !placement.MayShift(np, p.pool.Now) || np.Spec.MovableFor == schedulerv1alpha1.MovableForNobody {
 			continue
 		}
 		if use, measured := p.pool.Used(np)[from]; measured {
@@ -239,10 +228,10 @@ func times(amounts, size slice.Amounts) int64 {
 }
 
 // moves returns the orders of a plan, sorted by namespace.
-func (p *plan) moves(cause schedulerv1alpha1.MoveCause) (moves []Move) {
+func (p *plan) moves() (moves []Move) {
 	for _, np := range p.pool.Placements {
 		if counts, moved := p.counts[client.ObjectKeyFromObject(np)]; moved && !maps.Equal(counts, newPlanCounts(np)) {
-			moves = append(moves, Move{np, placement.MoveOrder{Cause: cause, Placements: counts, Since: metav1.Time{Time: p.pool.Now}.Rfc3339Copy()}})
+			moves = append(moves, Move{np, placement.MoveOrder{Cause: schedulerv1alpha1.MoveForRebalance, Placements: counts, Since: metav1.Time{Time: p.pool.Now}.Rfc3339Copy()}})
 		}
 	}
 	slices.SortFunc(moves, func(a, b Move) int {
@@ -296,14 +285,4 @@ func (p *Pool) rehearse(ctx context.Context, moves []Move) ([]*schedulerv1alpha1
 		after[i].Status.Placements, after[i].Status.Requested, after[i].Status.Displaced = after[i].Status.Requested.Placements, nil, nil
 	}
 	return after, refused, nil
-}
-
-// like returns a slice of what is missing of np, nil if nothing is.
-func like(np *schedulerv1alpha1.NamespacePlacement) *corev1.Pod {
-	for _, object := range view.Slices(np) {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName == "" && slicepod.IsFirst(pod) {
-			return pod
-		}
-	}
-	return nil
 }

@@ -429,16 +429,13 @@ func (w *modelWorld) guarantees(tenant string) {
 	w.policies[tenant].Set(current)
 }
 
-// ordersMove orders a move of unused slices, as an operator does, or vc-scheduler for another namespace.
+// ordersMove orders a move of unused slices, as an operator does.
 func (w *modelWorld) ordersMove(key types.NamespacedName) {
 	np := w.meta.objects[key]
 	if np == nil || np.DeletionTimestamp != nil || np.Status.Slices == 0 {
 		return
 	}
-	order := placement.MoveOrder{Cause: schedulerv1alpha1.MoveForRoom, Placements: map[string]int32{}, Since: w.meta.now()}
-	if w.random.IntN(2) == 0 {
-		order.Cause = schedulerv1alpha1.MoveForDefragmentation
-	}
+	order := placement.MoveOrder{Cause: schedulerv1alpha1.MoveForRebalance, Placements: map[string]int32{}, Since: w.meta.now()}
 	ids := sortedNames(w.supers)
 	to := ids[w.random.IntN(len(ids))]
 	for range np.Status.Slices { // mostly together, for nothing may come to be in smaller pieces

@@ -124,8 +124,8 @@ type Explanation struct {
 	Yields Yields `json:"yields,omitempty"`
 	// WhyEvenSo is why it would fit nowhere if all gave way who may be asked to, "" where Why is.
 	WhyEvenSo string `json:"whyEvenSo,omitempty"`
-	// Room is what makes room for what is missing, nil if nothing is or it fits.
-	Room *Room `json:"room,omitempty"`
+	// LargestFree is the largest free piece where a slice that is missing is larger than any, nil where it is not.
+	LargestFree *FreePiece `json:"largestFree,omitempty"`
 	// Pod is about a pod of the namespace, nil if none was asked about (ExplainPod).
 	Pod *PodRoom `json:"pod,omitempty"`
 }
@@ -223,9 +223,7 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 	}
 	e.Home = np.Status.Home
 	if e.Change == Waits && !e.Deleted && np.Status.Requested == nil {
-		if e.Room, err = ExplainRoom(ctx, cfg, pool, key); err != nil {
-			return nil, err
-		}
+		e.LargestFree = largestFree(pool.Nodes, pool.Placements, outcomes[at].Placement)
 	}
 	return e, nil
 }
@@ -347,10 +345,10 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 	case e.Change == Waits:
 		p.line("%s is missing, and fits nowhere:", e.Missing)
 		e.printReasons(p)
-		e.printBorrowers(p)
-		if e.Room != nil {
-			e.Room.print(p)
+		if piece := e.LargestFree; piece != nil {
+			p.line("  A slice of %s is larger than any free piece: the largest is %s, in %s", piece.Slice, piece.Free, piece.SuperCluster)
 		}
+		e.printBorrowers(p)
 	case e.Missing != "":
 		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
 	default:

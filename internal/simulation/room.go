@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,27 +25,6 @@ type NamespaceMove struct {
 	// Moves is what moves, as "2 slices from r1 to r2", and Placements where the slices are then.
 	Moves      string           `json:"moves"`
 	Placements map[string]int32 `json:"placements"`
-}
-
-// Room is what makes room for a namespace that fits nowhere.
-type Room struct {
-	// Moves are slices of other namespaces, none if nothing helps.
-	Moves []NamespaceMove `json:"moves,omitempty"`
-	// Why is why nothing helps.
-	Why string `json:"why,omitempty"`
-}
-
-// ExplainRoom looks for slices of other namespaces that would move so that what is missing of one fits.
-func ExplainRoom(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, key types.NamespacedName) (*Room, error) {
-	within, err := rearranged(cfg, pool)
-	if err != nil {
-		return nil, err
-	}
-	moves, why, err := within.RoomFor(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("looking for room: %w", err)
-	}
-	return &Room{Moves: rowsOf(moves), Why: why}, nil
 }
 
 // rearranged returns a pool in which moves can be looked for.
@@ -73,30 +51,16 @@ func rowsOf(moves []rearrangement.Move) (rows []NamespaceMove) {
 	return rows
 }
 
-// print writes what there is to say about the room.
-func (r *Room) print(p *page) {
-	if r.Why != "" {
-		p.line("  No slices of others that move make room: %s", r.Why)
-	}
-	if len(r.Moves) == 0 {
-		return
-	}
-	p.line("  It would fit if slices of others moved that no pods use. vc-scheduler orders it once the namespace has waited for a minute:")
-	for _, move := range r.Moves {
-		p.line("    %s/%s: %s", move.Tenant, move.Name, move.Moves)
-	}
-}
-
 // Defragmentation is what defragment comes to.
 type Defragmentation struct {
 	Moves         []NamespaceMove `json:"moves"`
-	SuperClusters []FreePiece     `json:"superClusters"`
+	SuperClusters []Gain          `json:"superClusters"`
 
 	found []rearrangement.Move
 }
 
-// FreePiece is what is free in one super cluster: no slice that is larger fits there.
-type FreePiece struct {
+// Gain is what is free in one super cluster: no slice that is larger fits there.
+type Gain struct {
 	SuperCluster string `json:"superCluster"`
 	Before       string `json:"before"`
 	After        string `json:"after"`
@@ -114,7 +78,7 @@ func Defragment(ctx context.Context, cfg *config.KubeSchedulerConfiguration, poo
 	}
 	d := &Defragmentation{Moves: append([]NamespaceMove{}, rowsOf(found.Moves)...), found: found.Moves}
 	for _, name := range slices.Sorted(maps.Keys(found.Before)) {
-		d.SuperClusters = append(d.SuperClusters, FreePiece{SuperCluster: name, Before: found.Before[name].String(), After: found.After[name].String()})
+		d.SuperClusters = append(d.SuperClusters, Gain{SuperCluster: name, Before: found.Before[name].String(), After: found.After[name].String()})
 	}
 	return d, nil
 }

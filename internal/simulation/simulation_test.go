@@ -24,6 +24,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
@@ -342,17 +343,56 @@ func TestDefragment(t *testing.T) {
 	require.Contains(t, out.String(), "No slices that move make larger pieces free\n")
 }
 
-// TestExplainRoom: a namespace fits in sum and not in pieces.
-func TestExplainRoom(t *testing.T) {
+// TestExplainLargestFree: a slice is larger than any free piece where it may be.
+func TestExplainLargestFree(t *testing.T) {
 	t.Parallel()
-	pool, err := simulation.Live(t.Context(), metaCluster(t, append(spreadPool(), builders.Placement("tenant", "large").Slice("cpu", "8").Quota("cpu", "8").Obj())...))
-	require.NoError(t, err)
-	why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "tenant", Name: "large"})
-	require.NoError(t, err)
-	var out bytes.Buffer
-	require.NoError(t, why.Print(&out, simulation.Table))
-	require.Contains(t, out.String(), "It would fit if slices of others moved that no pods use.")
-	require.Contains(t, out.String(), "    tenant/web: 1 slice from r1 to ")
+	shapes := func(cpu string) string {
+		return freenodes.Encode([]freenodes.Class{{Free: slice.Of(builders.Resources("cpu", cpu)), Nodes: 2}})
+	}
+	for name, tc := range map[string]struct {
+		size   string
+		change func(nodes []*corev1.Node, np *schedulerv1alpha1.NamespacePlacement)
+		want   string // "" for none
+	}{
+		"larger than any": {size: "8", want: "A slice of cpu=8 is larger than any free piece: the largest is cpu=7, in r1"},
+		"it fits":         {size: "7"},
+		"the first is closed": {size: "8", want: "cpu=7, in r3", change: func(nodes []*corev1.Node, _ *schedulerv1alpha1.NamespacePlacement) {
+			nodes[0].Spec.Unschedulable = true
+		}},
+		"all are closed": {size: "8", change: func(nodes []*corev1.Node, _ *schedulerv1alpha1.NamespacePlacement) {
+			for _, node := range nodes {
+				node.Spec.Unschedulable = true
+			}
+		}},
+		"one is asked for": {size: "7", want: "A slice of cpu=7 is larger than any free piece: the largest is cpu=3, in r2", change: func(_ []*corev1.Node, np *schedulerv1alpha1.NamespacePlacement) {
+			np.Spec.NodeSelector = map[string]string{schedulerv1alpha1.LabelVirtualNode: "r2"}
+		}},
+		"its nodes are smaller": {size: "7", want: "A slice of cpu=7 is larger than any free piece: the largest is cpu=6, in r3", change: func(nodes []*corev1.Node, _ *schedulerv1alpha1.NamespacePlacement) {
+			nodes[0].Annotations = map[string]string{schedulerv1alpha1.AnnotationFreeShapes: shapes("5")}
+			nodes[2].Annotations = map[string]string{schedulerv1alpha1.AnnotationFreeShapes: shapes("6")}
+		}},
+		"more slices than pieces": {size: "5", change: func(_ []*corev1.Node, np *schedulerv1alpha1.NamespacePlacement) {
+			np.Spec.Quota = builders.Resources("cpu", "25")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			large := builders.Placement("tenant", "large").Slice("cpu", tc.size).Quota("cpu", tc.size).Obj()
+			pool, err := simulation.Live(t.Context(), metaCluster(t, append(spreadPool(), large)...))
+			require.NoError(t, err)
+			at := slices.IndexFunc(pool.Placements, func(np *schedulerv1alpha1.NamespacePlacement) bool { return np.Name == "large" })
+			if tc.change != nil {
+				tc.change(pool.Nodes, pool.Placements[at])
+			}
+			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "tenant", Name: "large"})
+			require.NoError(t, err)
+			var out bytes.Buffer
+			require.NoError(t, why.Print(&out, simulation.Table))
+			require.Contains(t, out.String(), tc.want)
+			require.Equal(t, tc.want != "", strings.Contains(out.String(), "larger than any free piece"), out.String())
+			require.Equal(t, tc.want != "", why.LargestFree != nil)
+		})
+	}
 }
 
 func TestRootOf(t *testing.T) {

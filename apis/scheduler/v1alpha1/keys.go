@@ -71,9 +71,9 @@ const (
 	// Written by vc-scheduler; read by vc-scheduler, the syncers.
 	LabelVirtualNode = "scheduler.tenancy.x-k8s.io/super-cluster"
 	// AnnotationMove on a NamespacePlacement orders a move of slices of the namespace that no pod uses: a JSON object
-	// such as {"cause":"Defragmentation","placements":{"r1":1,"r2":3},"since":"2026-01-01T12:00:00Z"}, good for ten
+	// such as {"cause":"Rebalance","placements":{"r1":1,"r2":3},"since":"2026-01-01T12:00:00Z"}, good for ten
 	// minutes. It is held against the tenant's policy like a request of the tenant, and removed when it is taken over
-	// or refused. Written by vc-scheduler, vc-scheduler defragment; read by vc-scheduler.
+	// or refused. Written by vc-scheduler rebalance; read by vc-scheduler.
 	AnnotationMove = "scheduler.tenancy.x-k8s.io/move"
 	// TaintProvider keeps ordinary pods off virtual Nodes.
 	// Written by vc-scheduler; read by kube-schedulers.

@@ -16,19 +16,11 @@ const (
 	// guarantees. False: a part of it is borrowed, and may have to be given back to a tenant to whom it is guaranteed.
 	// Absent: nothing is guaranteed to the tenant, so all of it is borrowed.
 	ConditionGuaranteed = "Guaranteed"
-	// ConditionRoomMade is True when vc-scheduler moves unused slices of other namespaces so that what is missing of
-	// this one fits, and False when it looked for such moves and none helps. Absent: nothing is missing, or nobody has
-	// looked yet.
-	ConditionRoomMade = "RoomMade"
 
 	// ReasonWithinGuarantee: the namespace and those of the tenant that come before it are within the guarantee.
 	ReasonWithinGuarantee = "WithinGuarantee"
 	// ReasonBorrowing: the namespace has more than the tenant's other namespaces leave of the guarantee.
 	ReasonBorrowing = "Borrowing"
-	// ReasonMoving: slices of other namespaces that no pod uses move to other super clusters.
-	ReasonMoving = "Moving"
-	// ReasonNotMoved: no slices of other namespaces move. The message says why.
-	ReasonNotMoved = "NotMoved"
 	// ReasonPlaced: the namespace scheduler reserved the whole quota of the namespace.
 	ReasonPlaced = "Placed"
 	// ReasonPending: the namespace scheduler has not decided about the namespace yet.
@@ -144,7 +136,7 @@ type NamespacePlacementSpec struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// movableFor is for whom slices of the namespace that no pod uses may move, as the TenantPolicy says. Absent: for
-	// other namespaces of the tenant.
+	// the operator.
 	// +optional
 	MovableFor MovableFor `json:"movableFor,omitempty"`
 
@@ -156,16 +148,14 @@ type NamespacePlacementSpec struct {
 }
 
 // MovableFor is for whom unused slices of a namespace may move to other super clusters.
-// +kubebuilder:validation:Enum=Nobody;Tenant;Pool
+// +kubebuilder:validation:Enum=Nobody;Operator
 type MovableFor string
 
 const (
 	// MovableForNobody is for nobody.
 	MovableForNobody MovableFor = "Nobody"
-	// MovableForTenant is for the tenant: so that another namespace of the same tenant fits.
-	MovableForTenant MovableFor = "Tenant"
-	// MovableForPool is for all tenants: so that a namespace of any tenant fits.
-	MovableForPool MovableFor = "Pool"
+	// MovableForOperator is for the operator, who asks for larger free pieces.
+	MovableForOperator MovableFor = "Operator"
 )
 
 // ClusterChoice is which super clusters a namespace is to be placed in, by the labels and taints of their virtual
@@ -217,7 +207,7 @@ const (
 	// LeavingLost: the super cluster does not answer any more.
 	LeavingLost LeavingReason = "Lost"
 	// LeavingMoved: vc-scheduler moves it, so that a pod that is larger than what the namespace has in any one super
-	// cluster has room, or another namespace, or because an operator defragments the pool. No pod is evicted for it.
+	// cluster has room, or because an operator asked for larger free pieces. No pod is evicted for it.
 	LeavingMoved LeavingReason = "Moved"
 	// LeavingPreempted: the namespace borrows what it has there, and a tenant to whom it is guaranteed waits for it.
 	// It is released when its pods there have ended, placed elsewhere or not.
@@ -278,18 +268,16 @@ const (
 )
 
 // MoveCause is why vc-scheduler moves unused slices of a namespace.
-// +kubebuilder:validation:Enum=Room;Defragmentation
+// +kubebuilder:validation:Enum=Rebalance
 type MoveCause string
 
 const (
-	// MoveForRoom is so that another namespace fits.
-	MoveForRoom MoveCause = "Room"
-	// MoveForDefragmentation is so that larger pieces are free. An operator asked for it.
-	MoveForDefragmentation MoveCause = "Defragmentation"
+	// MoveForRebalance is so that larger pieces are free. An operator asked for it.
+	MoveForRebalance MoveCause = "Rebalance"
 )
 
 // RequestedPlacements are placements that the tenant requests in place of those that the namespace has, or vc-scheduler
-// for one of its pods, or for another reason (cause). They are granted whole or not at all: what is missing of them is
+// for one of its pods, or for the operator (cause). They are granted whole or not at all: what is missing of them is
 // reserved first, and then leaves what is too much.
 type RequestedPlacements struct {
 	// pod is the name of the pod for which vc-scheduler requests them, because the namespace has too little room for it
@@ -430,7 +418,7 @@ type NamespacePlacementStatus struct {
 	// +optional
 	Publishing *string `json:"publishing,omitempty"`
 
-	// conditions of the placement: Placed, Accepted, RoomMade, Guaranteed.
+	// conditions of the placement: Placed, Accepted, Guaranteed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -601,12 +601,12 @@ type SchedulingRules struct {
 	// +kubebuilder:validation:Maximum=60
 	MovesPerHour int32 `json:"movesPerHour"`
 
-	// movableFor is for whom slices of its namespaces that no pod uses may move to other super clusters, where another
-	// namespace fits in sum and not in pieces. Nobody; Tenant, for namespaces of the same tenant; Pool, for those of
-	// any tenant. A namespace moves so at most once an hour, and not at all where movesPerHour is 0.
+	// movableFor is for whom slices of its namespaces that no pod uses may move to other super clusters: Nobody; or
+	// Operator, who asks for larger free pieces (vc-scheduler rebalance). A namespace moves so at most once an hour,
+	// and not at all where movesPerHour is 0.
 	// +optional
-	// +kubebuilder:default=Tenant
-	// +kubebuilder:validation:Enum=Nobody;Tenant;Pool
+	// +kubebuilder:default=Operator
+	// +kubebuilder:validation:Enum=Nobody;Operator
 	MovableFor string `json:"movableFor,omitempty"`
 
 	// namespaceSchedulers and podSchedulers list the scheduler profiles that its namespaces and pods may name. Empty:

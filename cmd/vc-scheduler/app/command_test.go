@@ -71,7 +71,7 @@ func TestCommandRefuses(t *testing.T) {
 	}
 }
 
-func TestDefragmentRefuses(t *testing.T) {
+func TestRebalanceRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		args []string
@@ -84,7 +84,7 @@ func TestDefragmentRefuses(t *testing.T) {
 		{args: []string{"web"}, want: "unknown command"},
 	} {
 		command := NewCommand()
-		command.SetArgs(append([]string{"defragment", "--dry-run"}, tc.args...))
+		command.SetArgs(append([]string{"rebalance", "--dry-run"}, tc.args...))
 		require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
 	}
 }

@@ -85,7 +85,7 @@ places the slices over the super clusters, and picks a super cluster for each te
 		},
 	}
 	options.AddFlags(cmd.Flags())
-	cmd.AddCommand(newSimulateCommand(), newExplainCommand(), newDefragmentCommand())
+	cmd.AddCommand(newSimulateCommand(), newExplainCommand(), newRebalanceCommand())
 	return cmd
 }
 
@@ -208,7 +208,6 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 		releaser,
 		&eviction.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
 		&rebalance.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig},
-		&rebalance.RoomMaker{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig},
 		&preemption.Guarantor{Store: store},
 		&preemption.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
 		&tenants.NameAudit{Reader: mgr.GetClient(), Recorder: recorder, NamespaceProfiles: read.namespaceProfiles, PodProfiles: read.podProfiles},

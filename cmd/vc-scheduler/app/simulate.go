@@ -31,7 +31,7 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// maxMoves bounds how many slices one defragment moves.
+// maxMoves bounds how many slices one rebalance moves.
 const maxMoves = 1000
 
 // outputUsage is the usage of --output.
@@ -206,12 +206,12 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 	return cmd
 }
 
-func newDefragmentCommand() *cobra.Command {
+func newRebalanceCommand() *cobra.Command {
 	options, output, dryRun, most := NewOptions(), string(simulation.Table), false, int32(10)
 	cmd := &cobra.Command{
-		Use:   "defragment",
+		Use:   "rebalance",
 		Short: "Move slices of namespaces that no pods use into fuller super clusters, so that larger pieces are free elsewhere",
-		Long: `defragment reads the virtual Nodes and NamespacePlacements of the meta cluster, looks for slices that could be in super clusters which are
+		Long: `rebalance reads the virtual Nodes and NamespacePlacements of the meta cluster, looks for slices that could be in super clusters which are
 fuller, tries them in memory, and prints what moves and what is free then. With --dry-run that is all. Without it, it orders the moves, by
 the annotation scheduler.tenancy.x-k8s.io/move of each NamespacePlacement. The kubeconfig must allow to list nodes and
 namespaceplacements, and to patch namespaceplacements.
@@ -220,10 +220,10 @@ The meta cluster does not say what pods use, so moves are found as if there were
 it moves no slice that pods use, evicts nobody, moves no namespace more often than its TenantPolicy allows (scheduling.movesPerHour), and
 none whose TenantPolicy says scheduling.movableFor: Nobody. It says what comes of an order in an Event on the namespace's ResourceQuota.`,
 		Example: `  # What would move, and what would it gain?
-  vc-scheduler defragment --kubeconfig meta.kubeconfig --dry-run
+  vc-scheduler rebalance --kubeconfig meta.kubeconfig --dry-run
 
   # Move at most 20 slices
-  vc-scheduler defragment --kubeconfig meta.kubeconfig --max-moves 20`,
+  vc-scheduler rebalance --kubeconfig meta.kubeconfig --max-moves 20`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -279,6 +279,6 @@ func MovesInterval(ref *policy.Ref) time.Duration {
 	return 0
 }
 
-// ReasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, and no slices
-// are moved for it. The message says why.
+// ReasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, or an operator
+// asked for larger free pieces, and no slices are moved. The message says why.
 const ReasonNotMoved = "NotMoved"

@@ -431,12 +431,8 @@ func (r *Reconciler) setScheduling(spec *schedulerv1alpha1.NamespacePlacementSpe
 	if len(spec.Guaranteed) > 0 && rules.PreemptionsPerHour != placement.DefaultPreemptionsPerHour {
 		spec.PreemptionsPerHour = ptr.To(rules.PreemptionsPerHour)
 	}
-	spec.MovableFor = schedulerv1alpha1.MovableFor(rules.MovableFor)
-	switch {
-	case rules.MovesPerHour == 0:
+	if spec.MovableFor = ""; rules.MovesPerHour == 0 || rules.MovableFor == string(schedulerv1alpha1.MovableForNobody) {
 		spec.MovableFor = schedulerv1alpha1.MovableForNobody
-	case spec.MovableFor == schedulerv1alpha1.MovableForTenant:
-		spec.MovableFor = ""
 	}
 }
 

@@ -44,8 +44,8 @@ import (
 
 // Reasons of Events about relocations, on the pod and on what tenantevents.NamespaceEvents are about.
 const (
-	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or
-	// another namespace, or larger pieces are free.
+	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or so
+	// that larger pieces are free.
 	reasonMoving = "Moving"
 )
 

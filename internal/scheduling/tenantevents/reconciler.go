@@ -29,7 +29,7 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Reasons of Events in tenant control planes, besides the reasons of conditions Accepted and RoomMade.
+// Reasons of Events in tenant control planes, besides the reasons of condition Accepted.
 const (
 	// ReasonPlaced: the namespace scheduler reserved the whole quota of the namespace. The message names the super
 	// clusters.
@@ -159,10 +159,9 @@ func AnnouncementOf(np *schedulerv1alpha1.NamespacePlacement, condition string) 
 	switch {
 	case c == nil, c.Reason == schedulerv1alpha1.ReasonPending, c.Reason == schedulerv1alpha1.ReasonAccepted:
 		return Announcement{}
-	case condition == schedulerv1alpha1.ConditionGuaranteed,
-		condition == schedulerv1alpha1.ConditionRoomMade && c.Status == metav1.ConditionTrue:
+	case condition == schedulerv1alpha1.ConditionGuaranteed:
 		return Announcement{corev1.EventTypeNormal, c.Reason, c.Message}
-	case condition == schedulerv1alpha1.ConditionAccepted, condition == schedulerv1alpha1.ConditionRoomMade:
+	case condition == schedulerv1alpha1.ConditionAccepted:
 		return Announcement{corev1.EventTypeWarning, c.Reason, c.Message}
 	case c.Status == metav1.ConditionTrue:
 		return Announcement{corev1.EventTypeNormal, ReasonPlaced, fmt.Sprintf("%s: %s", c.Message, placement.Encode(np.Status.Placements))}
@@ -182,8 +181,8 @@ func announcementOfChoice(np *schedulerv1alpha1.NamespacePlacement) Announcement
 // Announced returns the conditions whose change is an Event, and the super clusters that are left, or were (PartEvent).
 func Announced(change dispatch.PlacementChange) (conditions []string) {
 	for _, condition := range []string{
-		schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionRoomMade,
-		schedulerv1alpha1.ConditionGuaranteed, NominatedEvent,
+		schedulerv1alpha1.ConditionAccepted, schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionGuaranteed,
+		NominatedEvent,
 	} {
 		current := AnnouncementOf(change.Current, condition)
 		if current != (Announcement{}) && current != AnnouncementOf(change.Old, condition) {

@@ -52,10 +52,10 @@ func TestCommands(t *testing.T) {
 		want []string
 	}{
 		{name: "explain what is placed", args: []string{"explain", "spread", "--tenant", "default/tenant"}, want: []string{"r1", "r2"}},
-		{name: "explain what waits", args: []string{"explain", "toolarge", "-n", w.key}, code: 3, want: []string{"r1", "r2", "cpu"}},
+		{name: "explain what waits", args: []string{"explain", "toolarge", "-n", w.key}, code: 3, want: []string{"r1", "r2", "larger than any free piece: the largest is cpu="}},
 		{name: "explain what is not there", args: []string{"explain", "nothing", "-n", w.key}, code: 1},
 		{name: "simulate", args: []string{"simulate", "--drain", "r1"}, code: 3, want: []string{"fuller", "spread", "toolarge"}},
-		{name: "defragment", args: []string{"defragment", "--dry-run"}, want: []string{"spread"}},
+		{name: "rebalance", args: []string{"rebalance", "--dry-run"}, want: []string{"spread"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			printed, code := command(t, w.options.Kubeconfig, tc.args...)
@@ -69,7 +69,7 @@ func TestCommands(t *testing.T) {
 
 	operator := filepath.Join(t.TempDir(), "operator.kubeconfig")
 	require.NoError(t, os.WriteFile(operator, w.metaPlane.KubeConfig, 0o600))
-	printed, code := command(t, operator, "defragment")
+	printed, code := command(t, operator, "rebalance")
 	require.Zero(t, code, printed)
 	w.wantShown(t, "spread", `{"r1":2}`)
 	w.wantEvent(t, "ResourceQuota", "spread/quota", "Moving")

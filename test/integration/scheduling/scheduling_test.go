@@ -333,8 +333,8 @@ func TestPlacementsOnRequest(t *testing.T) {
 	require.False(t, w.hasEvent(t, "ResourceQuota", "anew/quota", "PlacementsRestored"))
 }
 
-// TestAMoveThatIsOrdered is what vc-scheduler defragment and the room maker write, taken over and held against the
-// tenant's policy: the second one comes too soon.
+// TestAMoveThatIsOrdered is what vc-scheduler rebalance writes, taken over and held against the tenant's policy: the
+// second one comes too soon.
 func TestAMoveThatIsOrdered(t *testing.T) {
 	w := shared
 	w.run(t)
@@ -342,7 +342,7 @@ func TestAMoveThatIsOrdered(t *testing.T) {
 	w.quota(t, "ordered", "200m", "200Mi")
 	w.wantShown(t, "ordered", `{"r1":1,"r2":1}`)
 	order := func(placements map[string]int32) {
-		order := placement.MoveOrder{Cause: schedulerv1alpha1.MoveForDefragmentation, Placements: placements, Since: metav1.Now()}
+		order := placement.MoveOrder{Cause: schedulerv1alpha1.MoveForRebalance, Placements: placements, Since: metav1.Now()}
 		np := w.placement(t, "ordered")
 		base := client.MergeFrom(np.DeepCopy())
 		metav1.SetMetaDataAnnotation(&np.ObjectMeta, schedulerv1alpha1.AnnotationMove, order.Encode())
