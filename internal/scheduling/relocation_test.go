@@ -25,7 +25,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/requests"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -79,10 +79,10 @@ func (b *relocationBed) pod(name, cpu, cluster string, change ...func(*corev1.Po
 	require.NoError(b, b.factory.Core().V1().Pods().Informer().GetIndexer().Add(projected))
 }
 
-// look is one request for the rebalance.RelocationReconciler. It returns after how long there is another.
+// look is one request for the requests.RelocationReconciler. It returns after how long there is another.
 func (b *relocationBed) look() time.Duration {
 	b.Helper()
-	r := b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler)
+	r := b.controller.reconcile[dispatch.ConcernRelocation].(*requests.RelocationReconciler)
 	r.Clock = b.clock
 	r.VirtualNodes = func() map[string]*corev1.Node {
 		nodes := map[string]*corev1.Node{}
@@ -116,7 +116,7 @@ func (b *relocationBed) uses(cluster string, requests slice.Amounts) {
 func (b *relocationBed) claims(claims ...*corev1.PersistentVolumeClaim) {
 	b.Helper()
 	known := b.factory.Core().V1().PersistentVolumeClaims()
-	b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Claims = known.Lister()
+	b.controller.reconcile[dispatch.ConcernRelocation].(*requests.RelocationReconciler).Claims = known.Lister()
 	for _, claim := range claims {
 		require.NoError(b, known.Informer().GetIndexer().Add(claim))
 	}
@@ -147,9 +147,9 @@ func TestRelocationLeavesRoomAtVolumes(t *testing.T) {
 	b.pod("a", "2", "", withClaims("a"))
 	b.pass(time.Second)
 	b.pod("b", "2", "", withClaims("b"))
-	b.pass(rebalance.RelocationDelay)
-	r := b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler)
-	r.Attempts["web"] = rebalance.Attempt{Pod: "b", Clusters: sets.New("r3")}
+	b.pass(requests.RelocationDelay)
+	r := b.controller.reconcile[dispatch.ConcernRelocation].(*requests.RelocationReconciler)
+	r.Attempts["web"] = requests.Attempt{Pod: "b", Clusters: sets.New("r3")}
 	b.look()
 	const moves = "Normal Moving Moving 2 slices from r2 to r3 for pod b, which requests cpu=2"
 	require.Equal(t, []string{moves, moves}, b.recorded())
@@ -169,7 +169,7 @@ func TestRelocationToVolumes(t *testing.T) {
 	b.pod("db", "1", "", withClaims("homeless", "data", "stranded"))
 	b.pod("any", "1", "", withClaims("stranded"))
 	b.pod("nowhere", "1", "", withClaims("data", "other"))
-	b.pass(rebalance.RelocationDelay)
+	b.pass(requests.RelocationDelay)
 	b.look()
 	const nowhere = "Warning NotMoved No slices are moved for pod db: its volumes are in super cluster r3, where it may not run now, or which vc-scheduler cannot measure"
 	require.Equal(t, []string{nowhere, nowhere}, b.recorded())
@@ -181,7 +181,7 @@ func TestRelocationToVolumes(t *testing.T) {
 	require.Equal(t, []string{moves, moves}, b.recorded())
 	b.run()
 	b.wants("r1=1 r2=2 r3=1", `{"r1":1,"r2":2,"r3":1}`)
-	require.Zero(t, b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Attempts["web"].Pause)
+	require.Zero(t, b.controller.reconcile[dispatch.ConcernRelocation].(*requests.RelocationReconciler).Attempts["web"].Pause)
 }
 
 const movesToR1 = "Normal Moving Moving 1 slice from r2 to r1 for pod big, which requests cpu=3"
@@ -194,8 +194,8 @@ func TestRelocation(t *testing.T) {
 	b.pod("small", "1", "r2")
 	b.uses("r2", slice.Of(builders.Resources("cpu", "1", "pods", "1")))
 	b.pod("big", "3", "")
-	require.Equal(t, rebalance.RelocationDelay, b.look(), "others may end meanwhile")
-	b.pass(rebalance.RelocationDelay)
+	require.Equal(t, requests.RelocationDelay, b.look(), "others may end meanwhile")
+	b.pass(requests.RelocationDelay)
 	require.Equal(t, 5*time.Minute, b.look())
 	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded(), "on the quota and on the pod")
 	b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
@@ -215,7 +215,7 @@ func TestRelocation(t *testing.T) {
 	b.pod("big", "3", "r1")
 	b.pass(5 * time.Minute)
 	require.Zero(t, b.look())
-	require.Empty(t, b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Attempts)
+	require.Empty(t, b.controller.reconcile[dispatch.ConcernRelocation].(*requests.RelocationReconciler).Attempts)
 	require.Empty(t, b.recorded())
 }
 
@@ -260,7 +260,7 @@ func TestRelocationThatIsRefused(t *testing.T) {
 			t.Parallel()
 			b := newRelocationBed(t)
 			tc.set(b)
-			b.pass(rebalance.RelocationDelay)
+			b.pass(requests.RelocationDelay)
 			require.Equal(t, 5*time.Minute, b.look())
 			lines := b.recorded()
 			require.Len(t, lines, 2)
@@ -284,7 +284,7 @@ func TestRelocationTriesAnotherSuperCluster(t *testing.T) {
 	b := newRelocationBed(t)
 	b.nodes[0].Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("2")
 	b.pod("big", "3", "")
-	b.pass(rebalance.RelocationDelay)
+	b.pass(requests.RelocationDelay)
 	b.look()
 	b.run()
 	b.wants("r1=2 r2=2", `{"r1":2,"r2":2}`)
@@ -329,7 +329,7 @@ func TestRelocationIsNotForEveryPod(t *testing.T) {
 			t.Parallel()
 			b := newRelocationBed(t)
 			set(b)
-			b.pass(rebalance.RelocationDelay)
+			b.pass(requests.RelocationDelay)
 			b.look()
 			require.Empty(t, b.recorded())
 			require.Nil(t, b.stored()["web"].Status.Requested)
@@ -358,7 +358,7 @@ func TestRelocationCostsOneLook(t *testing.T) {
 		handler.OnAdd(pod, true)
 	}
 	require.Equal(t, sets.New(dispatch.Request{Concern: dispatch.ConcernRelocation, Namespace: "web"}), queue.items)
-	b.pass(rebalance.RelocationDelay)
+	b.pass(requests.RelocationDelay)
 	writes := len(b.meta.Writes)
 	require.Equal(t, 5*time.Minute, b.look())
 	require.Len(t, b.meta.Writes, writes+1)
@@ -375,7 +375,7 @@ func TestRelocationsOfDifferentPods(t *testing.T) {
 	b := newRelocationBed(t)
 	b.pod("first", "5", "", func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](10) })
 	b.pod("big", "3", "")
-	b.pass(rebalance.RelocationDelay)
+	b.pass(requests.RelocationDelay)
 	b.look()
 	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded())
 }
@@ -386,7 +386,7 @@ func TestRelocationWhileEveryWriteIsLost(t *testing.T) {
 	t.Parallel()
 	life := func(b *relocationBed) {
 		b.pod("big", "3", "")
-		b.pass(rebalance.RelocationDelay)
+		b.pass(requests.RelocationDelay)
 		b.look()
 		b.run()
 	}
@@ -496,7 +496,7 @@ func TestRelocationToDemands(t *testing.T) {
 			}
 			b.usage.Set("r3", "web", placement.Use{})
 			set(b)
-			b.pass(rebalance.RelocationDelay)
+			b.pass(requests.RelocationDelay)
 			require.Equal(t, 5*time.Minute, b.look())
 			b.run()
 			got := b.stored()["web"].Status.Placements
@@ -553,11 +553,11 @@ func TestRelocationsAreBounded(t *testing.T) {
 	b.nodes = append(b.nodes, builders.VirtualNode("r3", "cpu", "4", "pods", "100").Obj())
 	b.zoned(2, "c")
 	b.usage.Set("r3", "web", placement.Use{})
-	r := b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler)
+	r := b.controller.reconcile[dispatch.ConcernRelocation].(*requests.RelocationReconciler)
 	r.Judgements = rate.NewLimiter(rate.Every(time.Hour), len(b.nodes))
 	b.pod("a", "1", "", inZone("nowhere"))
 	b.pod("b", "1", "", inZone("c"))
-	b.pass(rebalance.RelocationDelay)
+	b.pass(requests.RelocationDelay)
 	require.Equal(t, 5*time.Minute, b.look())
 	require.Empty(t, b.recorded(), "the first pod has used it up")
 	r.Judgements = rate.NewLimiter(rate.Every(time.Second), 2*len(b.nodes))
@@ -577,7 +577,7 @@ func TestRelocationOfReplicas(t *testing.T) {
 	t.Parallel()
 	b := newRelocationBed(t)
 	b.class("fast", "r1", "r2")
-	for i := range rebalance.MaxWishes + 1 {
+	for i := range requests.MaxWishes + 1 {
 		name := fmt.Sprintf("replica-%02d", i)
 		failures := failedchoice.Failures{}.Plus("r1", failedchoice.NoVolume, b.clock.Now()).Plus("r2", failedchoice.NoVolume, b.clock.Now())
 		failures["r3"] = failedchoice.Failure{At: metav1.NewTime(b.clock.Now().Add(-time.Hour)), Count: int32(i + 1), Reason: failedchoice.NoVolume}
@@ -588,7 +588,7 @@ func TestRelocationOfReplicas(t *testing.T) {
 		b.pass(time.Second)
 	}
 	b.pod("big", "3", "")
-	b.pass(rebalance.RelocationDelay)
+	b.pass(requests.RelocationDelay)
 	b.look()
 	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded())
 }
@@ -601,6 +601,6 @@ func (b *relocationBed) class(name string, offering ...string) {
 		metav1.SetMetaDataAnnotation(&class.ObjectMeta, tenancyv1alpha1.AnnotationPrefixOfferedBy+id, "true")
 	}
 	known := b.factory.Storage().V1().StorageClasses()
-	b.controller.reconcile[dispatch.ConcernRelocation].(*rebalance.RelocationReconciler).Classes = known.Lister()
+	b.controller.reconcile[dispatch.ConcernRelocation].(*requests.RelocationReconciler).Classes = known.Lister()
 	require.NoError(b, known.Informer().GetIndexer().Add(class))
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/requests"
 	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -81,7 +81,7 @@ func (b *requestBed) run() {
 		np := b.stored()["web"]
 		before := np.ResourceVersion
 		key := client.ObjectKeyFromObject(np)
-		rescheduler := &rebalance.Rescheduler{Store: b.store, Reader: schedulingtest.PoolReader{Reader: b.meta, Nodes: b.nodes}, Config: b.config, Clock: b.clock}
+		rescheduler := &requests.Rescheduler{Store: b.store, Reader: schedulingtest.PoolReader{Reader: b.meta, Nodes: b.nodes}, Config: b.config, Clock: b.clock}
 		_, err := rescheduler.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 		if b.down {
 			return
@@ -361,7 +361,7 @@ func TestARequestWhileEveryWriteIsLost(t *testing.T) {
 func TestReschedulerLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	meta := schedulingtest.NewStoredPlacements(t, schedulingtest.OnePlaced("web", "r1"))
-	r := &rebalance.Rescheduler{Store: placements.NewStore(meta, meta)}
+	r := &requests.Rescheduler{Store: placements.NewStore(meta, meta)}
 	for _, name := range []string{"web", "gone"} {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "tenant", Name: name}})
 		require.NoError(t, err)

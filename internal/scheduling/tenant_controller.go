@@ -40,6 +40,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
 	"github.com/superpool/superpool/internal/scheduling/podscheduler"
 	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/requests"
 	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenants"
@@ -168,10 +169,10 @@ func (c *tenantController) addPlacements(t *Tenants, tenant *tenants.Tenant, api
 			Clock: clock.RealClock{}, Policy: tenant.Policy, Limits: c.limits, Restores: namespaces.NewRestoreLimiter(),
 		},
 		dispatch.ConcernEvent: &tenantevents.Reconciler{Key: tenant.Key, Store: t.Store, Namespaces: lister, Events: about},
-		dispatch.ConcernRelocation: &rebalance.RelocationReconciler{
+		dispatch.ConcernRelocation: &requests.RelocationReconciler{
 			Key: tenant.Key, Store: t.Store, Pods: pods, Claims: claims, Classes: classes, Namespaces: lister, Usage: t.Usage,
-			VirtualNodes: t.Dispatcher.VirtualNodes, Judge: &t.Dispatcher.Judge, Judgements: rate.NewLimiter(rebalance.JudgementsPerSecond, rebalance.JudgementsBurst),
-			Policy: tenant.Policy, Limits: c.limits, Clock: clock.RealClock{}, Events: about, Recorder: recorder, Attempts: map[string]rebalance.Attempt{},
+			VirtualNodes: t.Dispatcher.VirtualNodes, Judge: &t.Dispatcher.Judge, Judgements: rate.NewLimiter(requests.JudgementsPerSecond, requests.JudgementsBurst),
+			Policy: tenant.Policy, Limits: c.limits, Clock: clock.RealClock{}, Events: about, Recorder: recorder, Attempts: map[string]requests.Attempt{},
 		},
 		dispatch.ConcernMove: &rebalance.MoveReconciler{
 			Key: tenant.Key, Store: t.Store, Namespaces: lister, Usage: t.Usage, Policy: tenant.Policy, Limits: c.limits, Clock: clock.RealClock{}, Events: about,
@@ -410,8 +411,8 @@ func podHandler(queue workqueue.TypedRateLimitingInterface[dispatch.Request], ch
 		if chosen.Observe(pod) {
 			queue.Add(dispatch.Request{Concern: dispatch.ConcernPod, Namespace: pod.Namespace, Name: pod.Name})
 		}
-		if _, waits := rebalance.WaitsSince(pod, clock.Now()); waits {
-			queue.AddAfter(dispatch.Request{Concern: dispatch.ConcernRelocation, Namespace: pod.Namespace}, rebalance.RelocationDelay)
+		if _, waits := requests.WaitsSince(pod, clock.Now()); waits {
+			queue.AddAfter(dispatch.Request{Concern: dispatch.ConcernRelocation, Namespace: pod.Namespace}, requests.RelocationDelay)
 		}
 	}
 	return engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.Forget(pod.UID) })

@@ -289,26 +289,26 @@ func yielding(pool *Pool, key types.NamespacedName) (borrowers []Borrower) {
 }
 
 // printBorrowers writes who gives way, or would.
-func (e *Explanation) printBorrowers(p *page) {
+func (e *Explanation) printBorrowers(p *Page) {
 	if !e.Guaranteed {
 		return
 	}
 	switch e.Yields {
 	case YieldsAlready:
-		p.line("It is guaranteed to the tenant, and others give way already:")
+		p.Line("It is guaranteed to the tenant, and others give way already:")
 	case YieldsInTurn:
-		p.line("It is guaranteed to the tenant, and %s of it are borrowed by others, who give way:", e.Borrowed)
+		p.Line("It is guaranteed to the tenant, and %s of it are borrowed by others, who give way:", e.Borrowed)
 	case YieldsNever:
-		p.line("It is guaranteed to the tenant, and %s of it are borrowed by others, who keep it, for the tenant's policy has preemptionsPerHour 0:", e.Borrowed)
+		p.Line("It is guaranteed to the tenant, and %s of it are borrowed by others, who keep it, for the tenant's policy has preemptionsPerHour 0:", e.Borrowed)
 	default:
-		p.line("It is guaranteed to the tenant, and would not fit if all gave way who borrow and may be asked to%s", prefixed(": ", e.WhyEvenSo))
+		p.Line("It is guaranteed to the tenant, and would not fit if all gave way who borrow and may be asked to%s", prefixed(": ", e.WhyEvenSo))
 	}
 	for _, b := range e.Borrowers {
 		until := ""
 		if b.Until != nil {
 			until = ", whose budgets count until " + b.Until.UTC().Format(time.RFC3339)
 		}
-		p.line("    %s of tenant %s in super cluster %s: %s%s", b.Name, b.Tenant, b.SuperCluster, b.Reserved, until)
+		p.Line("    %s of tenant %s in super cluster %s: %s%s", b.Name, b.Tenant, b.SuperCluster, b.Reserved, until)
 	}
 }
 
@@ -323,36 +323,36 @@ func (e *Explanation) Err() error {
 // Print writes the explanation.
 func (e *Explanation) Print(out io.Writer, format Format) error {
 	if format == JSON {
-		return printJSON(out, e)
+		return PrintJSON(out, e)
 	}
-	p := newPage(out)
-	p.line("Namespace %s of tenant %s requests %s in slices of %s", e.Name, e.Tenant, cmp.Or(e.Quota, "nothing"), cmp.Or(e.Slice, "nothing"))
+	p := NewPage(out)
+	p.Line("Namespace %s of tenant %s requests %s in slices of %s", e.Name, e.Tenant, cmp.Or(e.Quota, "nothing"), cmp.Or(e.Slice, "nothing"))
 	if len(e.Holds) > 0 {
-		p.line("")
-		p.row("SUPER CLUSTER", "SLICES", "RESERVED", "LEAVING")
+		p.Line("")
+		p.Row("SUPER CLUSTER", "SLICES", "RESERVED", "LEAVING")
 	}
 	for _, h := range e.Holds {
-		p.row(h.SuperCluster, fmt.Sprint(h.Slices), h.Reserved, h.Leaving+prefixed(" ", string(h.Reason)))
+		p.Row(h.SuperCluster, fmt.Sprint(h.Slices), h.Reserved, h.Leaving+prefixed(" ", string(h.Reason)))
 	}
 	if e.Home != "" {
-		p.line("")
-		p.line("Its load balancers and Ingresses are in %s", e.Home)
+		p.Line("")
+		p.Line("Its load balancers and Ingresses are in %s", e.Home)
 	}
-	p.line("")
+	p.Line("")
 	switch {
 	case e.Deleted:
-		p.line("It is being deleted: what it holds is given back when its super clusters show that it is free")
+		p.Line("It is being deleted: what it holds is given back when its super clusters show that it is free")
 	case e.Change == Waits:
-		p.line("%s is missing, and fits nowhere:", e.Missing)
+		p.Line("%s is missing, and fits nowhere:", e.Missing)
 		e.printReasons(p)
 		if piece := e.LargestFree; piece != nil {
-			p.line("  A slice of %s is larger than any free piece: the largest is %s, in %s", piece.Slice, piece.Free, piece.SuperCluster)
+			p.Line("  A slice of %s is larger than any free piece: the largest is %s, in %s", piece.Slice, piece.Free, piece.SuperCluster)
 		}
 		e.printBorrowers(p)
 	case e.Missing != "":
-		p.line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
+		p.Line("%s is missing, and fits now: %s. vc-scheduler places it in its turn", e.Missing, e.moved())
 	default:
-		p.line("Nothing is missing")
+		p.Line("Nothing is missing")
 	}
 	if e.Pod != nil {
 		e.Pod.print(p)
@@ -362,13 +362,13 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 		if r.State == schedulerv1alpha1.RequestWaiting {
 			separator = ", and refused now: "
 		}
-		p.line("Other placements are requested, %s: %s%s", cmp.Or(r.Annotation, "any"), r.State, prefixed(separator, r.Message))
+		p.Line("Other placements are requested, %s: %s%s", cmp.Or(r.Annotation, "any"), r.State, prefixed(separator, r.Message))
 	}
 	if len(e.Conditions) > 0 {
-		p.line("")
+		p.Line("")
 	}
 	for _, c := range e.Conditions {
-		p.line("Condition %s is %s since %s: %s: %s", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Reason, c.Message)
+		p.Line("Condition %s is %s since %s: %s: %s", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Reason, c.Message)
 	}
-	return p.flush()
+	return p.Flush()
 }

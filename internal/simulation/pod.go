@@ -91,15 +91,15 @@ func wishFor(nodes []*corev1.Node, requests slice.Amounts) *placement.Wish {
 }
 
 // print writes what there is to say about the pod.
-func (r *PodRoom) print(p *page) {
-	p.line("")
+func (r *PodRoom) print(p *Page) {
+	p.Line("")
 	switch {
 	case r.Moves != "":
-		p.line("A pod that requests %s has room in no super cluster, and would have: moving %s", r.Requests, r.Moves)
-		p.line("That is if no pods use those slices. vc-scheduler requests it once such a pod has waited for a minute")
+		p.Line("A pod that requests %s has room in no super cluster, and would have: moving %s", r.Requests, r.Moves)
+		p.Line("That is if no pods use those slices. vc-scheduler requests it once such a pod has waited for a minute")
 	case r.Why != "":
-		p.line("A pod that requests %s has room in no super cluster, and no slices that move help it: %s", r.Requests, r.Why)
+		p.Line("A pod that requests %s has room in no super cluster, and no slices that move help it: %s", r.Requests, r.Why)
 	default:
-		p.line("A pod that requests %s has room in a super cluster, if other pods leave it", r.Requests)
+		p.Line("A pod that requests %s has room in a super cluster, if other pods leave it", r.Requests)
 	}
 }

@@ -32,62 +32,62 @@ func ParseFormat(name string) (Format, error) {
 // Print writes the report.
 func (r *Report) Print(out io.Writer, format Format) error {
 	if format == JSON {
-		return printJSON(out, r)
+		return PrintJSON(out, r)
 	}
-	p := newPage(out)
-	p.row("TENANT", "NAMESPACE", "SLICES", "PLACEMENTS", "CHANGE")
+	p := NewPage(out)
+	p.Row("TENANT", "NAMESPACE", "SLICES", "PLACEMENTS", "CHANGE")
 	for i := range r.Namespaces {
 		n := &r.Namespaces[i]
-		p.row(n.Tenant, n.Name, fmt.Sprintf("%d/%d", n.PlacedSlices, n.Slices), n.moved(), string(n.Change))
+		p.Row(n.Tenant, n.Name, fmt.Sprintf("%d/%d", n.PlacedSlices, n.Slices), n.moved(), string(n.Change))
 	}
-	p.line("")
-	p.row("SUPER CLUSTER", "STATE", "RESOURCE", "RESERVED", "ALLOCATABLE", "%")
+	p.Line("")
+	p.Row("SUPER CLUSTER", "STATE", "RESOURCE", "RESERVED", "ALLOCATABLE", "%")
 	for i := range r.SuperClusters {
 		one := &r.SuperClusters[i]
 		if len(one.Resources) == 0 {
-			p.row(one.Name, one.State, "", "", "", "")
+			p.Row(one.Name, one.State, "", "", "", "")
 		}
 		for _, u := range one.Resources {
-			p.row(one.Name, one.State, string(u.Resource), u.Used, u.Allocatable, percent(u.Percent))
+			p.Row(one.Name, one.State, string(u.Resource), u.Used, u.Allocatable, percent(u.Percent))
 		}
 	}
 	for i := range r.Namespaces {
 		r.Namespaces[i].printWhy(p)
 	}
 	if len(r.Ignored) > 0 {
-		p.line("")
+		p.Line("")
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Ignored)) {
-		p.line("Ignored: %d of kind %s", r.Ignored[kind], kind)
+		p.Line("Ignored: %d of kind %s", r.Ignored[kind], kind)
 	}
-	return p.flush()
+	return p.Flush()
 }
 
 // moved returns the placements, and where they were if that is another place.
 func (n *Namespace) moved() string {
 	if len(n.Before) == 0 || maps.Equal(n.Before, n.Placements) {
-		return summary(n.Placements)
+		return Summary(n.Placements)
 	}
-	return summary(n.Before) + " -> " + summary(n.Placements)
+	return Summary(n.Before) + " -> " + Summary(n.Placements)
 }
 
 // printWhy says why a namespace waits.
-func (n *Namespace) printWhy(p *page) {
+func (n *Namespace) printWhy(p *Page) {
 	if n.Change != Waits {
 		return
 	}
-	p.line("")
-	p.line("%s/%s waits%s", n.Tenant, n.Name, prefixed(" for ", n.Missing))
+	p.Line("")
+	p.Line("%s/%s waits%s", n.Tenant, n.Name, prefixed(" for ", n.Missing))
 	n.printReasons(p)
 }
 
-func (n *Namespace) printReasons(p *page) {
-	p.line("  %s", cmp.Or(n.Why, "it was not tried"))
+func (n *Namespace) printReasons(p *Page) {
+	p.Line("  %s", cmp.Or(n.Why, "it was not tried"))
 	if n.Tried != "" {
-		p.line("    %s; for the next one:", n.Tried)
+		p.Line("    %s; for the next one:", n.Tried)
 	}
 	for _, reason := range n.SuperClusters {
-		p.line("    %s: %s (%s)", cmp.Or(reason.SuperCluster, "all others"), reason.Reason, reason.Plugin)
+		p.Line("    %s: %s (%s)", cmp.Or(reason.SuperCluster, "all others"), reason.Reason, reason.Plugin)
 	}
 }
 
@@ -105,7 +105,8 @@ func percent(value int64) string {
 	return fmt.Sprintf("%d", value)
 }
 
-func summary(counts map[string]int32) string {
+// Summary returns slices per super cluster in one line, as r1=1,r2=2.
+func Summary(counts map[string]int32) string {
 	if len(counts) == 0 {
 		return "-"
 	}
@@ -116,7 +117,8 @@ func summary(counts map[string]int32) string {
 	return strings.Join(parts, ",")
 }
 
-func printJSON(out io.Writer, value any) error {
+// PrintJSON writes a value for programs.
+func PrintJSON(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(value); err != nil {
@@ -125,24 +127,26 @@ func printJSON(out io.Writer, value any) error {
 	return nil
 }
 
-// page is text with tables: rows that follow each other have their columns below each other.
-type page struct {
+// Page is text with tables: rows that follow each other have their columns below each other.
+type Page struct {
 	out  io.Writer
 	rows [][]string
 	err  error
 }
 
-func newPage(out io.Writer) *page { return &page{out: out} }
+// NewPage returns an empty page that is written to out.
+func NewPage(out io.Writer) *Page { return &Page{out: out} }
 
-func (p *page) row(cells ...string) {
+// Row adds a row to a table.
+func (p *Page) Row(cells ...string) {
 	for i := range cells {
 		cells[i] = printable(cells[i])
 	}
 	p.rows = append(p.rows, cells)
 }
 
-// line ends a table, and prints a line.
-func (p *page) line(format string, args ...any) {
+// Line ends a table, and prints a line.
+func (p *Page) Line(format string, args ...any) {
 	p.endTable()
 	p.print(printable(fmt.Sprintf(format, args...)) + "\n")
 }
@@ -157,7 +161,7 @@ func printable(text string) string {
 	}, text)
 }
 
-func (p *page) endTable() {
+func (p *Page) endTable() {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range p.rows {
@@ -170,13 +174,14 @@ func (p *page) endTable() {
 	}
 }
 
-func (p *page) print(text string) {
+func (p *Page) print(text string) {
 	if p.err == nil {
 		_, p.err = io.WriteString(p.out, text)
 	}
 }
 
-func (p *page) flush() error {
+// Flush ends a table. It returns why anything could not be written.
+func (p *Page) Flush() error {
 	p.endTable()
 	if p.err != nil {
 		return fmt.Errorf("printing: %w", p.err)

@@ -1,6 +1,7 @@
 // Package simulation places namespaces over super clusters in memory, by the namespace scheduler's own code, and says
 // what comes out: where slices go, how full super clusters are, and what does not fit and why. vc-scheduler simulate
-// reads the pool from files, and vc-scheduler explain from the meta cluster. Nothing is written.
+// reads the pool from files, and vc-scheduler explain from the meta cluster. Nothing is written. vc-scheduler rebalance
+// reads and prints as they do.
 package simulation
 
 import (
@@ -155,7 +156,7 @@ func Simulate(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool 
 func rehearse(
 	ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, tried func(*schedulerv1alpha1.NamespacePlacement) bool,
 ) ([]placer.Outcome, error) {
-	placements, err := prepared(cfg, pool)
+	placements, err := Prepared(cfg, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +167,8 @@ func rehearse(
 	return outcomes, nil
 }
 
-// prepared returns the NamespacePlacements of a pool as a Rehearsal needs them.
-func prepared(cfg *config.KubeSchedulerConfiguration, pool *Pool) ([]*schedulerv1alpha1.NamespacePlacement, error) {
+// Prepared returns the NamespacePlacements of a pool as a Rehearsal needs them.
+func Prepared(cfg *config.KubeSchedulerConfiguration, pool *Pool) ([]*schedulerv1alpha1.NamespacePlacement, error) {
 	profiles, err := placer.Profiles(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("reading profiles: %w", err)

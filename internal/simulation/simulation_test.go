@@ -308,41 +308,6 @@ func spreadPool() []client.Object {
 	return objects
 }
 
-// TestDefragment prints what moves, and orders it: once, for what was read has changed then.
-func TestDefragment(t *testing.T) {
-	t.Parallel()
-	meta := metaCluster(t, spreadPool()...)
-	pool, err := simulation.Live(t.Context(), meta)
-	require.NoError(t, err)
-	found, err := simulation.Defragment(schedulertest.Context(t), profilesOf(t), pool, 10)
-	require.NoError(t, err)
-	for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
-		wantGolden(t, "defragment."+string(format), func(out *bytes.Buffer) error { return found.Print(out, format) })
-	}
-	ordered := func(name string) string {
-		np := &schedulerv1alpha1.NamespacePlacement{}
-		require.NoError(t, meta.Get(t.Context(), types.NamespacedName{Namespace: "tenant", Name: name}, np))
-		return np.Annotations[schedulerv1alpha1.AnnotationMove]
-	}
-	require.Empty(t, ordered("web"), "a dry run")
-	require.NoError(t, found.Order(t.Context(), meta))
-	order, err := placement.DecodeOrder(ordered("web"), time.Now())
-	require.NoError(t, err)
-	require.Equal(t, map[string]int32{"r1": 0, "r2": 3, "r3": 0}, order.Placements)
-	require.Empty(t, ordered("busy"))
-	require.ErrorContains(t, found.Order(t.Context(), meta), "ordering the move of namespace tenant/web, after 0 others: ")
-
-	none := metaCluster(t, builders.VirtualNode("r1", "cpu", "8").Obj())
-	pool, err = simulation.Live(t.Context(), none)
-	require.NoError(t, err)
-	found, err = simulation.Defragment(schedulertest.Context(t), profilesOf(t), pool, 10)
-	require.NoError(t, err)
-	require.NoError(t, found.Order(t.Context(), none))
-	var out bytes.Buffer
-	require.NoError(t, found.Print(&out, simulation.Table))
-	require.Contains(t, out.String(), "No slices that move make larger pieces free\n")
-}
-
 // TestExplainLargestFree: a slice is larger than any free piece where it may be.
 func TestExplainLargestFree(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/preemption"
-	"github.com/superpool/superpool/internal/scheduling/rebalance"
+	"github.com/superpool/superpool/internal/scheduling/requests"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
@@ -207,7 +207,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 	for _, controller := range []interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		releaser,
 		&eviction.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
-		&rebalance.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig},
+		&requests.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig},
 		&preemption.Guarantor{Store: store},
 		&preemption.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
 		&tenants.NameAudit{Reader: mgr.GetClient(), Recorder: recorder, NamespaceProfiles: read.namespaceProfiles, PodProfiles: read.podProfiles},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/scheduling/rebalance"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
 )
@@ -250,14 +252,14 @@ none whose TenantPolicy says scheduling.movableFor: Nobody. It says what comes o
 			if err != nil {
 				return err
 			}
-			found, err := simulation.Defragment(ctx, read.namespaceConfig, pool, most)
+			plan, err := rebalance.Find(ctx, read.namespaceConfig, pool, most, time.Now())
 			if err != nil {
 				return err //nolint:wrapcheck // it says what was looked for
 			}
-			if err := found.Print(cmd.OutOrStdout(), format); err != nil || dryRun {
+			if err := plan.Print(cmd.OutOrStdout(), format); err != nil || dryRun {
 				return err //nolint:wrapcheck // it says what failed
 			}
-			return found.Order(ctx, meta) //nolint:wrapcheck // it names the namespace
+			return plan.Order(ctx, meta) //nolint:wrapcheck // it names the namespace
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", dryRun, "only print what would move")

@@ -279,6 +279,12 @@ func MovesInterval(ref *policy.Ref) time.Duration {
 	return 0
 }
 
-// ReasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, or an operator
-// asked for larger free pieces, and no slices are moved. The message says why.
-const ReasonNotMoved = "NotMoved"
+// Reasons of Events about slices that move, on what tenantevents.NamespaceEvents are about, and on the pod that waits.
+const (
+	// ReasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or so
+	// that larger pieces are free.
+	ReasonMoving = "Moving"
+	// ReasonNotMoved: a pod waits that is larger than the room of its namespace in any one super cluster, or an
+	// operator asked for larger free pieces, and no slices are moved. The message says why.
+	ReasonNotMoved = "NotMoved"
+)

@@ -83,7 +83,7 @@ func (r *MoveReconciler) follow(ctx context.Context, key client.ObjectKey, text 
 			event = refused("the namespace has changed meanwhile")
 			return nil
 		}
-		event = tenantevents.Announcement{Kind: corev1.EventTypeNormal, Reason: reasonMoving, Message: fmt.Sprintf("Moving %s, so that larger pieces are free", order.Moved(np))}
+		event = tenantevents.Announcement{Kind: corev1.EventTypeNormal, Reason: namespaces.ReasonMoving, Message: fmt.Sprintf("Moving %s, so that larger pieces are free", order.Moved(np))}
 		asked, why := placement.Follow(np, order, usedBy(ctx, r.Usage, np), interval, now)
 		if why = r.Limits.Request(np, asked, why); why != "" {
 			event = refused(why)

@@ -1,12 +1,18 @@
-package rearrangement
+package rebalance
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -15,9 +21,10 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/placement"
-	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -34,37 +41,35 @@ func namespace(tenant, name string, size, slices int, held ...any) *np {
 	return b.Obj()
 }
 
-// poolOf has super clusters r1 to r3 of 8 CPUs. used is what pods of namespaces use, by name and super cluster.
-func poolOf(t *testing.T, used map[string]map[string]string, placements ...*np) *Pool {
-	t.Helper()
-	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
-	require.NoError(t, err)
-	pool := &Pool{Config: cfg, Placements: placements, Now: noon}
+// poolOf has super clusters r1 to r3 of 8 CPUs.
+func poolOf(placements ...*np) *simulation.Pool {
+	pool := &simulation.Pool{Placements: placements}
 	for _, id := range []string{"r1", "r2", "r3"} {
-		node := builders.VirtualNode(id, "cpu", "8", "pods", "1000").Obj()
+		node := builders.VirtualNode(id, "cpu", "8").Obj()
 		node.Labels[corev1.LabelHostname] = id
 		pool.Nodes = append(pool.Nodes, node)
-	}
-	pool.Used = func(np *np) map[string]slice.Amounts {
-		measured := map[string]slice.Amounts{}
-		for _, node := range pool.Nodes {
-			if measured[node.Name] = (slice.Amounts{}); used[np.Name][node.Name] != "" {
-				measured[node.Name] = slice.Of(builders.Resources("cpu", used[np.Name][node.Name]))
-			}
-		}
-		return measured
 	}
 	return pool
 }
 
+func find(t *testing.T, pool *simulation.Pool, most int32) *Plan {
+	t.Helper()
+	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
+	require.NoError(t, err)
+	plan, err := Find(schedulertest.Context(t), cfg, pool, most, noon)
+	require.NoError(t, err)
+	return plan
+}
+
 func texts(moves []Move) (lines []string) {
 	for i := range moves {
-		lines = append(lines, fmt.Sprintf("%s/%s: %s", moves[i].Placement.Namespace, moves[i].Placement.Name, moves[i].Order.Moved(moves[i].Placement)))
+		lines = append(lines, fmt.Sprintf("%s/%s: %s", moves[i].Tenant, moves[i].Name, moves[i].Moves))
 	}
 	return lines
 }
 
-func TestDefragment(t *testing.T) {
+// TestFind is about what moves, and what is free then.
+func TestFind(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*np)) []*np {
 		web := namespace("a", "web", 1, 3, "r1", 1, "r2", 1, "r3", 1)
@@ -82,7 +87,6 @@ func TestDefragment(t *testing.T) {
 	lately := ptr.To(metav1.NewTime(noon.Add(-59 * time.Minute)))
 	unmoved := map[string]int64{"r1": 7, "r2": 3, "r3": 7}
 	for name, tc := range map[string]struct {
-		used map[string]map[string]string
 		nps  []*np
 		most int32
 		want []string
@@ -100,11 +104,6 @@ func TestDefragment(t *testing.T) {
 		"no more than are asked for": {
 			nps: []*np{namespace("a", "busy", 4, 1, "r2", 1), namespace("a", "web", 1, 3, "r1", 1, "r2", 1, "r3", 1)}, most: 1,
 			want: []string{"a/web: 1 slice from r1 to r2"}, free: map[string]int64{"r1": 8, "r2": 2, "r3": 7},
-		},
-		"pods use them": {
-			used: map[string]map[string]string{"web": {"r1": "500m"}}, most: 10,
-			nps:  []*np{namespace("a", "busy", 4, 1, "r2", 1), namespace("a", "web", 1, 3, "r1", 1, "r2", 1, "r3", 1)},
-			want: []string{"a/web: 1 slice from r3 to r2"}, free: map[string]int64{"r1": 7, "r2": 2, "r3": 8},
 		},
 		"nobody may move them":  {nps: with(func(np *np) { np.Spec.MovableFor = schedulerv1alpha1.MovableForNobody }), most: 10, free: unmoved},
 		"moved within the hour": {nps: with(func(np *np) { np.Status.LastMoved = lately }), most: 10, free: unmoved},
@@ -128,20 +127,47 @@ func TestDefragment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool := poolOf(t, tc.used, tc.nps...)
-			found, err := pool.Defragment(schedulertest.Context(t), tc.most)
-			require.NoError(t, err)
-			require.Equal(t, tc.want, texts(found.Moves))
-			for i := range found.Moves {
-				read, err := placement.DecodeOrder(found.Moves[i].Order.Encode(), noon)
-				require.NoError(t, err)
-				require.Equal(t, found.Moves[i].Order.Placements, read.Placements)
-			}
+			plan := find(t, poolOf(tc.nps...), tc.most)
+			require.Equal(t, tc.want, texts(plan.Moves))
 			free := map[string]int64{}
-			for cluster, amounts := range found.After {
-				free[cluster] = amounts["cpu"] / 1000
+			for _, gain := range plan.SuperClusters {
+				amounts, err := resource.ParseQuantity(strings.TrimPrefix(gain.After, "cpu="))
+				require.NoError(t, err)
+				free[gain.SuperCluster] = amounts.Value()
 			}
 			require.Equal(t, tc.free, free)
 		})
 	}
+}
+
+// TestOrder prints what moves, and orders it: once, for what was read has changed then.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	meta := schedulingtest.NewMetaCluster(t, namespace("tenant", "busy", 4, 1, "r2", 1), namespace("tenant", "web", 1, 3, "r1", 1, "r2", 1, "r3", 1)).Client
+	stored := func(name string) *np {
+		np := &schedulerv1alpha1.NamespacePlacement{}
+		require.NoError(t, meta.Get(t.Context(), types.NamespacedName{Namespace: "tenant", Name: name}, np))
+		return np
+	}
+	plan := find(t, poolOf(stored("busy"), stored("web")), 10)
+	for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
+		want, err := os.ReadFile(filepath.Join("testdata", "plan."+string(format)))
+		require.NoError(t, err)
+		var got bytes.Buffer
+		require.NoError(t, plan.Print(&got, format))
+		require.Empty(t, cmp.Diff(string(want), got.String()))
+	}
+	require.Empty(t, stored("web").Annotations, "a dry run")
+	require.NoError(t, plan.Order(t.Context(), meta))
+	order, err := placement.DecodeOrder(stored("web").Annotations[schedulerv1alpha1.AnnotationMove], noon)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int32{"r1": 0, "r2": 3, "r3": 0}, order.Placements)
+	require.Empty(t, stored("busy").Annotations)
+	require.ErrorContains(t, plan.Order(t.Context(), meta), "ordering the move of namespace tenant/web, after 0 others: ")
+
+	none := find(t, poolOf(), 10)
+	require.NoError(t, none.Order(t.Context(), meta))
+	var out bytes.Buffer
+	require.NoError(t, none.Print(&out, simulation.Table))
+	require.Contains(t, out.String(), "No slices that move make larger pieces free\n")
 }

@@ -1,6 +1,6 @@
-// Package rebalance moves slices: to other placements that a tenant requests, for a pod that no super cluster of its
-// namespace can run, and for what no super cluster has room for.
-package rebalance
+// Package requests asks for other placements of a namespace: those that are found when its tenant removed the
+// placements annotation, and those with room for a pod that no super cluster of the namespace can run.
+package requests
 
 import (
 	"context"

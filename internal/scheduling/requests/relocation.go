@@ -1,4 +1,4 @@
-package rebalance
+package requests
 
 import (
 	"cmp"
@@ -40,13 +40,6 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/nodegroups"
-)
-
-// Reasons of Events about relocations, on the pod and on what tenantevents.NamespaceEvents are about.
-const (
-	// reasonMoving: slices of the namespace are requested in another super cluster, so that a pod has room there, or so
-	// that larger pieces are free.
-	reasonMoving = "Moving"
 )
 
 const (
@@ -456,7 +449,7 @@ func (r *RelocationReconciler) request(
 
 // tell records the Events about a move, or about why there is none.
 func (r *RelocationReconciler) tell(namespace *corev1.Namespace, pod *corev1.Pod, found *placement.Relocation, why string) {
-	event := tenantevents.Announcement{Kind: corev1.EventTypeNormal, Reason: reasonMoving, Message: "Moving " + found.String()}
+	event := tenantevents.Announcement{Kind: corev1.EventTypeNormal, Reason: namespaces.ReasonMoving, Message: "Moving " + found.String()}
 	if why != "" {
 		event = tenantevents.Announcement{Kind: corev1.EventTypeWarning, Reason: namespaces.ReasonNotMoved, Message: fmt.Sprintf("No slices are moved for pod %s: %s", pod.Name, why)}
 	}
