@@ -345,9 +345,9 @@ func ExcessOfPod(pod *corev1.Pod, around Around) string {
 	return ExcessOfSpec(spec, nil)
 }
 
-// ExcessOfSpec says that a spec is larger than goes down, or the name of an image in it; "" if not. existing is the spec
-// of the super pod that is to become this one, nil for the spec of a new pod of a tenant, which has no variables of
-// Services yet: what exists may stay.
+// ExcessOfSpec says that a spec is larger than goes down, or the name of an image in it; "" if not. existing is the
+// spec of the super pod that is to become this one, nil for the spec of a new pod of a tenant, which has no variables
+// of Services yet: what exists may stay.
 func ExcessOfSpec(spec, existing *corev1.PodSpec) string {
 	size, most, images := spec.Size(), maxSpec, map[string]string{}
 	if existing != nil {

@@ -53,8 +53,8 @@ func TestAPodThatChoseJustBefore(t *testing.T) {
 	require.NotContains(t, b.done, pods, "nothing has changed since")
 }
 
-// TestAChoiceBeforeTheQuota: a tenant annotates a namespace and creates its quota, and the informer of quotas is ahead of
-// that of namespaces. Nothing is placed before the annotation is seen.
+// TestAChoiceBeforeTheQuota: a tenant annotates a namespace and creates its quota, and the informer of quotas is ahead
+// of that of namespaces. Nothing is placed before the annotation is seen.
 func TestAChoiceBeforeTheQuota(t *testing.T) {
 	t.Parallel()
 	b := newTenantBed(t, web())

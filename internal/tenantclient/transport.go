@@ -58,8 +58,8 @@ func (b *Bounds) Config(config *rest.Config) *rest.Config {
 	return config
 }
 
-// withHeaders returns inner, with headers of at most maxHeaderBytes: client-go shares its transports, and sets no bound.
-// All clients of the tenant that had one share one still.
+// withHeaders returns inner, with headers of at most maxHeaderBytes: client-go shares its transports, and sets no
+// bound. All clients of the tenant that had one share one still.
 func (b *Bounds) withHeaders(inner http.RoundTripper) http.RoundTripper {
 	shared, ok := inner.(*http.Transport)
 	if !ok {

@@ -2,8 +2,8 @@ package tenantclient
 
 import "unicode/utf8"
 
-// invalid is what a decoder adds to a byte of a string that is not ASCII where it is not UTF-8 either: it puts U+FFFD in
-// its place.
+// invalid is what a decoder adds to a byte of a string that is not ASCII where it is not UTF-8 either: it puts U+FFFD
+// in its place.
 const invalid = len("\uFFFD") - 1
 
 // weights are how many bytes of memory a decoder takes for what is in a JSON text, besides the text.

@@ -235,14 +235,11 @@ func keptOf(np *schedulerv1alpha1.NamespacePlacement) map[string]slice.Amounts {
 func (r *Reconciler) change(
 	ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, quotas []corev1.ResourceQuota, kept map[string]slice.Amounts,
 ) (evict []placement.Eviction, again time.Duration, err error) {
-	var previous *schedulerv1alpha1.NamespacePlacementSpec
-	exists := np.ResourceVersion != ""
-	if exists {
-		if np.Spec.NamespaceUID != namespace.UID {
-			return nil, 0, errReplaced
-		}
-		previous = np.Spec.DeepCopy()
+	previous, err := previousOf(np, namespace)
+	if err != nil {
+		return nil, 0, err
 	}
+	exists := previous != nil
 	spec, reason := r.spec(namespace, quotas, previous)
 	gone, since, keep := r.quotaGone(np, quotas)
 	switch {
@@ -282,8 +279,19 @@ func (r *Reconciler) change(
 	return evict, dispatch.Sooner(again, dispatch.Sooner(keep, late)), nil
 }
 
-// mayBegin returns 0 where a NamespacePlacement exists, or may be made now, and else after how long to look again. What a
-// namespace holds already is counted at once.
+// previousOf returns a copy of the spec of np, nil if np does not exist.
+func previousOf(np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace) (*schedulerv1alpha1.NamespacePlacementSpec, error) {
+	switch {
+	case np.ResourceVersion == "":
+		return nil, nil //nolint:nilnil // There is none.
+	case np.Spec.NamespaceUID != namespace.UID:
+		return nil, errReplaced
+	}
+	return np.Spec.DeepCopy(), nil
+}
+
+// mayBegin returns 0 where a NamespacePlacement exists, or may be made now, and else after how long to look again. What
+// a namespace holds already is counted at once.
 func (r *Reconciler) mayBegin(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, granted map[string]slice.Amounts) (again time.Duration, err error) {
 	if np.ResourceVersion != "" {
 		return 0, nil

@@ -17,8 +17,8 @@ const (
 	changesPerSecond = 1
 	// ChangeBurst is the burst of changesPerSecond.
 	ChangeBurst = 10
-	// quotasPerSecond is the rate of all other changes, and of namespaces that begin: each is two writes and a live read
-	// of each super cluster where the namespace is.
+	// quotasPerSecond is the rate of all other changes, and of namespaces that begin: each is two writes and a live
+	// read of each super cluster where the namespace is.
 	quotasPerSecond = 5
 	// QuotaBurst is the burst of quotasPerSecond: a policy may change the quotas of all namespaces at once.
 	QuotaBurst = 200

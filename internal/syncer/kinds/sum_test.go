@@ -11,8 +11,8 @@ import (
 )
 
 // TestLimitsAddUp: what the default policy lets a tenant have in a super cluster is a tenth of an etcd of 2 GiB, as
-// objectsize.Stored counts, so at most a fifth with managedFields. A kind that is written there has a limit, or is named
-// here.
+// objectsize.Stored counts, so at most a fifth with managedFields. A kind that is written there has a limit, or is
+// named here.
 func TestLimitsAddUp(t *testing.T) {
 	t.Parallel()
 	const etcd = 2 << 30

@@ -15,8 +15,8 @@ import (
 	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
-// Of returns the size of an object in bytes, without managedFields where it has none, as in caches; 0 for an object that
-// is neither of a type of Kubernetes nor unstructured.
+// Of returns the size of an object in bytes, without managedFields where it has none, as in caches; 0 for an object
+// that is neither of a type of Kubernetes nor unstructured.
 func Of(object client.Object) int64 {
 	switch typed := object.(type) {
 	case interface{ Size() int }:

@@ -122,8 +122,8 @@ func (a *account) kubeconfig(t *testing.T, secret string) []byte {
 	return written
 }
 
-// revoke deletes the Secret of the token of a kubeconfig, and waits until the API server, which remembers tokens for some
-// seconds, refuses it.
+// revoke deletes the Secret of the token of a kubeconfig, and waits until the API server, which remembers tokens for
+// some seconds, refuses it.
 func (a *account) revoke(t *testing.T, secret string, kubeconfig []byte) {
 	t.Helper()
 	require.NoError(t, a.admin.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: secret}}))
