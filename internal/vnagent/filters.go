@@ -173,13 +173,13 @@ func withRoute(next routeHandler) tenantHandler {
 }
 
 // withLimit answers 429 while the tenant runs maxStreams requests about single pods, or its share of the maxAllStreams
-// that all tenants have together (limits.begin), or maxLists lists of all its pods. It answers 503 to a tenant that
-// runs none, while others run all.
+// that all tenants have together (limits.begin), or maxLists lists of all its pods, or its share of maxAllLists. It
+// answers 503 to a tenant that runs none, while others run all.
 func withLimit(running *limits, maxStreams, maxAllStreams int, next routeHandler) routeHandler {
 	return func(w *observer, r *http.Request, clusterKey string, request route.Request) {
 		what, limit, all := stream, maxStreams, maxAllStreams
 		if !request.OfPod() {
-			what, limit, all = list, maxLists, 0
+			what, limit, all = list, maxLists, maxAllLists
 		}
 		finish, err := running.begin(limitKey{clusterKey: clusterKey, what: what}, limit, all)
 		switch {

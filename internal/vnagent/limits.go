@@ -15,6 +15,8 @@ const (
 	// maxLists bounds the lists that run for one tenant at a time: for each, kubelets collect metrics, and vn-agent
 	// holds their responses about all pods.
 	maxLists = 8
+	// maxAllLists bounds those of all tenants together. One alone has half of them at most.
+	maxAllLists = 16
 	// connectionsPerStream is how many connections a tenant may have for each stream that it may: those of streams, and
 	// those that wait for a request.
 	connectionsPerStream = 2

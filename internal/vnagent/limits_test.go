@@ -3,6 +3,7 @@ package vnagent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -180,4 +181,32 @@ func ask(t *testing.T, handler http.Handler, tenant, path string) *httptest.Resp
 	default:
 		return nil
 	}
+}
+
+// TestTenantsShareLists: lists of all tenants together are bounded, too, and one tenant leaves half to the others.
+func TestTenantsShareLists(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics, err := vnagent.NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		held := heldBackend{letGo: make(chan struct{})}
+		defer close(held.letGo)
+		handler := vnagent.NewHandler(vnagent.Options{Authenticator: headerIdentity{}, Pods: anyPod{}, Backend: held, Metrics: metrics})
+		running, refused := 0, map[int]int{}
+		for i := range 64 {
+			for range 8 {
+				if answer := ask(t, handler, fmt.Sprintf("t%d", i), "/metrics/cadvisor"); answer == nil {
+					running++
+				} else {
+					refused[answer.Code]++
+				}
+			}
+			if i == 0 {
+				require.Equal(t, 8, running)
+			}
+		}
+		require.Equal(t, 16, running)
+		require.Positive(t, refused[http.StatusServiceUnavailable])
+		require.Nil(t, ask(t, handler, "new", "/containerLogs/web/p/c"), "a stream runs")
+	})
 }

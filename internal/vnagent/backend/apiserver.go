@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,13 +26,16 @@ import (
 )
 
 const (
-	// maxRun bounds the output of a run, in bytes: it is buffered.
-	maxRun = 16 << 20
+	// maxRun bounds the output of a run, in bytes: it is buffered, because a command that fails after some output is
+	// answered with its error alone. It is what any stream may buffer.
+	maxRun = 512 << 10
 	// pingPeriod is the interval of SPDY pings, the same as kubectl's.
 	pingPeriod = 5 * time.Second
 	// nodeTimeout bounds the wait for one node's response. It is shorter than the 10 seconds of metrics-server, which
 	// thereby still gets the metrics of the nodes that do respond.
 	nodeTimeout = 7 * time.Second
+	// readTimeout bounds how long the others of a request wait while one node's response is read.
+	readTimeout = 2 * time.Second
 	// nodesAtOnce bounds the nodes that are scraped in parallel for one request.
 	nodesAtOnce = 32
 )
@@ -124,7 +126,7 @@ func (a *APIServer) run(w http.ResponseWriter, r *http.Request, target *url.URL,
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(out.bytes.Bytes())
+	_, _ = w.Write(out.bytes)
 }
 
 // upgrader requests the upgrade to SPDY for client-go's executor. It keeps the errors that are not the tenant's fault
@@ -199,41 +201,36 @@ func (c streamConn) Close() error { return c.ReadWriteCloser.Close() }
 type output struct {
 	cancel context.CancelCauseFunc
 	mu     sync.Mutex
-	bytes  bytes.Buffer
+	bytes  []byte
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.bytes.Len()+len(p) > maxRun {
-		o.cancel(errTooLarge)
-		return 0, errTooLarge
+	size := len(o.bytes) + len(p)
+	if size > maxRun {
+		o.cancel(errRunTooLarge)
+		return 0, errRunTooLarge
 	}
-	return o.bytes.Write(p)
+	if size > cap(o.bytes) {
+		o.bytes = append(make([]byte, 0, min(2*size, maxRun)), o.bytes...)
+	}
+	o.bytes = append(o.bytes, p...)
+	return len(p), nil
 }
 
-// Scrape implements Backend. Up to nodesAtOnce nodes are scraped in parallel. A node whose response does not arrive
-// whole within nodeTimeout is logged and left out; the others do not wait for it.
+// Scrape implements Backend. Up to nodesAtOnce nodes are asked in parallel, and their responses are read one after the
+// other as they come, none of them whole: what a request holds does not grow with the nodes. A node that does not
+// respond within nodeTimeout, or whose response takes longer than readTimeout once it is its turn, is logged, and what
+// is missing of it is left out; the others do not wait for it any longer.
 func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []string, read func(io.Reader) error) error {
-	var mu sync.Mutex
-	readWhole := func(in io.Reader) error {
-		body, err := io.ReadAll(in)
-		if err != nil {
-			return fmt.Errorf("reading a response: %w", err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		return read(bytes.NewReader(body))
-	}
+	turn := make(chan struct{}, 1)
 	errs := make([]error, len(nodes))
 	var group errgroup.Group
 	group.SetLimit(nodesAtOnce)
 	for i, node := range nodes {
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
-			defer cancel()
-			target := a.locate("/api/v1/nodes/"+node+"/proxy"+request.KubeletPath("", ""), request.KubeletQuery())
-			if errs[i] = a.scrape(ctx, target, request.Kind, readWhole); errs[i] != nil {
+			if errs[i] = a.scrapeNode(ctx, request, node, turn, read); errs[i] != nil {
 				klog.FromContext(ctx).Error(errs[i], "Scraping a kubelet through the API server", "node", node)
 			}
 			return nil
@@ -244,4 +241,24 @@ func (a *APIServer) Scrape(ctx context.Context, request route.Request, nodes []s
 		return nil
 	}
 	return errors.Join(errs...)
+}
+
+// scrapeNode asks one node, and calls read while it holds turn.
+func (a *APIServer) scrapeNode(ctx context.Context, request route.Request, node string, turn chan struct{}, read func(io.Reader) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(nodeTimeout, func() { cancel(errTimeout) })
+	defer timer.Stop()
+	target := a.locate("/api/v1/nodes/"+node+"/proxy"+request.KubeletPath("", ""), request.KubeletQuery())
+	return a.scrape(ctx, target, request.Kind, func(in io.Reader) error {
+		timer.Stop()
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		defer func() { <-turn }()
+		defer time.AfterFunc(readTimeout, func() { cancel(errTimeout) }).Stop()
+		return read(in)
+	})
 }

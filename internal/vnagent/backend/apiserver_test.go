@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,7 +180,9 @@ func TestScrapeWithDeadNodes(t *testing.T) {
 				begin := time.Now()
 				err := upstream.Scrape(t.Context(), route.Request{Kind: route.Resource}, []string{"n1", "n2", "n3", "n4", "n5"}, func(in io.Reader) error {
 					name, err := io.ReadAll(in)
-					got = append(got, string(name))
+					if err == nil {
+						got = append(got, string(name))
+					}
 					return err
 				})
 				require.Equal(t, tc.wantErr, err != nil, err)
@@ -187,6 +190,90 @@ func TestScrapeWithDeadNodes(t *testing.T) {
 				require.Empty(t, cmp.Diff(tc.want, got))
 				require.Less(t, time.Since(begin), 10*time.Second)
 			})
+		})
+	}
+}
+
+// body is a response of which open counts how many were begun and did not end, at most most at once.
+type body struct {
+	in       io.Reader
+	mu       *sync.Mutex
+	open     *int
+	most     *int
+	hasBegun bool
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.hasBegun {
+		b.hasBegun = true
+		*b.open++
+		*b.most = max(*b.most, *b.open)
+	}
+	n, err := b.in.Read(p)
+	if err != nil {
+		*b.open--
+	}
+	return n, err
+}
+
+// roundTrip is a transport of one function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// TestScrapeHoldsOneNode: of the responses of a list's nodes one is read at a time, and none is held whole.
+func TestScrapeHoldsOneNode(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	open, most, comes := 0, 0, 0
+	upstream := &APIServer{base: &url.URL{Scheme: "https", Host: "super"}, forwarder: forwarder{transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		counted := &body{in: io.LimitReader(zeros{}, 1<<20), mu: &mu, open: &open, most: &most}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(counted)}, nil
+	})}}
+	err := upstream.Scrape(t.Context(), route.Request{Kind: route.Cadvisor}, slices.Repeat([]string{"n"}, 40), func(in io.Reader) error {
+		first := make([]byte, 1)
+		if _, err := in.Read(first); err != nil {
+			return err
+		}
+		mu.Lock()
+		comes += open
+		mu.Unlock()
+		_, err := io.Copy(io.Discard, in)
+		return err
+	})
+	require.NoError(t, err)
+	require.Equal(t, 40, comes, "each is read as it comes")
+	require.Equal(t, 1, most)
+}
+
+// zeros reads as bytes without end.
+type zeros struct{}
+
+// Read implements io.Reader.
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestLargeAnswers: a node's response is bounded by what of it is held, and the error says by how much.
+func TestLargeAnswers(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[route.Kind]string{route.Summary: "more than 16777216 bytes", route.Cadvisor: "more than 67108864 bytes"} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			upstream := &APIServer{base: &url.URL{Scheme: "https", Host: "super"}, forwarder: forwarder{transport: roundTrip(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(zeros{})}, nil
+			})}}
+			err := upstream.Scrape(t.Context(), route.Request{Kind: kind}, []string{"n"}, func(in io.Reader) error {
+				_, err := io.Copy(io.Discard, in)
+				return err
+			})
+			require.ErrorIs(t, err, errTooLarge)
+			require.ErrorContains(t, err, want)
 		})
 	}
 }

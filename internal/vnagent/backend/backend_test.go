@@ -104,17 +104,24 @@ func TestScrapeIsBounded(t *testing.T) {
 	require.Equal(t, "1234", string(got))
 }
 
+// TestOutputIsBounded: a run holds no more than any stream buffers.
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
+	const most = 512 << 10
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	out := output{cancel: cancel}
-	_, err := out.Write(make([]byte, maxRun))
+	for range most / 1000 {
+		_, err := out.Write(make([]byte, 1000))
+		require.NoError(t, err)
+		require.LessOrEqual(t, cap(out.bytes), most)
+	}
+	_, err := out.Write(make([]byte, most%1000))
 	require.NoError(t, err)
 	require.NoError(t, context.Cause(ctx))
 	_, err = out.Write([]byte("x"))
-	require.ErrorIs(t, err, errTooLarge)
-	require.ErrorIs(t, context.Cause(ctx), errTooLarge)
+	require.ErrorContains(t, err, "larger than the 512 KiB")
+	require.ErrorIs(t, context.Cause(ctx), err)
 }
 
 func TestKubeletNeedsItsFiles(t *testing.T) {

@@ -30,9 +30,13 @@ const (
 	upgradeTimeout = 30 * time.Second
 	// maxError bounds the text of an error that is forwarded, in bytes; the rest is cut off.
 	maxError = 64 << 10
-	// scrapeTimeout and maxScrape bound one node's response to a scrape: in time, and in bytes.
+	// scrapeTimeout bounds one node's response to a scrape.
 	scrapeTimeout = 20 * time.Second
-	maxScrape     = 256 << 20
+	// maxPods, maxMetrics and maxSummary bound one node's response in bytes, which is about all of its pods: of a list
+	// of pods, which is read pod by pod, of metrics, read family by family, and of a summary, which is held whole.
+	maxPods    = 256 << 20
+	maxMetrics = 64 << 20
+	maxSummary = 16 << 20
 )
 
 var (
@@ -41,6 +45,8 @@ var (
 	errNoStream = errors.New("the backend answers a request for a stream without one")
 	errTimeout  = errors.New("the backend does not answer in time")
 	errTooLarge = errors.New("the backend's answer is too large")
+	// errRunTooLarge is what the tenant reads.
+	errRunTooLarge = fmt.Errorf("the command's output is larger than the %d KiB that a run may have: use exec", maxRun>>10)
 )
 
 // forwarder sends requests to one server of the super cluster through transport. A timeout of 0 means upgradeTimeout.
@@ -229,6 +235,18 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, "the super cluster does not answer this request", code)
 }
 
+// maxScrape returns how many bytes one node's response may have.
+func maxScrape(kind route.Kind) int64 {
+	switch kind {
+	case route.Pods:
+		return maxPods
+	case route.Summary:
+		return maxSummary
+	default:
+		return maxMetrics
+	}
+}
+
 // scrape calls read with the body of target's response, within scrapeTimeout and maxScrape. Any status but 200 is an
 // error.
 func (f *forwarder) scrape(ctx context.Context, target *url.URL, kind route.Kind, read func(io.Reader) error) error {
@@ -248,18 +266,19 @@ func (f *forwarder) scrape(ctx context.Context, target *url.URL, kind route.Kind
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("asking for %s: status %d", kind, response.StatusCode)
 	}
-	return read(&boundedReader{in: response.Body, left: maxScrape})
+	most := maxScrape(kind)
+	return read(&boundedReader{in: response.Body, left: most, most: most})
 }
 
-// boundedReader returns errTooLarge, where io.LimitReader would return io.EOF, after left bytes of in.
+// boundedReader returns errTooLarge, where io.LimitReader would return io.EOF, after left of at most most bytes of in.
 type boundedReader struct {
-	in   io.Reader
-	left int64
+	in         io.Reader
+	left, most int64
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, errTooLarge
+		return 0, fmt.Errorf("%w: it has more than %d bytes", errTooLarge, b.most)
 	}
 	if int64(len(p)) > b.left {
 		p = p[:b.left]

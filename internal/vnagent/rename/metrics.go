@@ -15,8 +15,13 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/pods"
 )
 
-// maxLine bounds a line of metrics, in bytes; Add fails on a longer one.
-const maxLine = 1 << 20
+const (
+	// maxLine bounds a line of metrics, and maxFamily the lines of one family, in bytes; Add fails on longer ones.
+	maxLine   = 1 << 20
+	maxFamily = 4 << 20
+	// maxKept bounds the names and labels of the series that are kept, in bytes; Add fails on more.
+	maxKept = 8 << 20
+)
 
 // nodeSums maps a metric family of pods to the family of the node that their sum is shown as.
 var nodeSums = map[string]string{
@@ -36,6 +41,8 @@ type Metrics struct {
 	families map[string]*dto.MetricFamily
 	// seen holds name and labels of the series that were kept: two that differ only in dropped labels are kept once.
 	seen map[string]struct{}
+	// kept is the size of seen, in bytes.
+	kept int
 	// nodeFamilies holds the families of the node that are values of nodeSums, as a kubelet served them. WriteTo takes
 	// their type, help and time.
 	nodeFamilies map[string]*dto.MetricFamily
@@ -49,7 +56,7 @@ func NewMetrics(own []pods.Pod) *Metrics {
 }
 
 // Add parses metrics in Prometheus' text format, family by family, and keeps the tenant's series. An error means that
-// in cannot be read or parsed; the families before it are kept. The caller bounds in.
+// in cannot be read or parsed, or is more than a bound; what was kept before stays. The caller bounds in.
 func (m *Metrics) Add(in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -61,6 +68,9 @@ func (m *Metrics) Add(in io.Reader) error {
 				return err
 			}
 			current = name
+		}
+		if block.Len()+len(lines.Bytes()) > maxFamily {
+			return fmt.Errorf("reading metrics: family %s has more than %d bytes", current, maxFamily)
 		}
 		block.Write(lines.Bytes())
 		block.WriteByte('\n')
@@ -92,6 +102,9 @@ func (m *Metrics) addBlock(block *bytes.Buffer) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		m.addFamily(families[name])
+		if m.kept > maxKept {
+			return fmt.Errorf("keeping metrics: the series of the tenant have more than %d bytes of names and labels", maxKept)
+		}
 	}
 	return nil
 }
@@ -108,7 +121,7 @@ func (m *Metrics) addFamily(family *dto.MetricFamily) {
 	}
 	var kept []*dto.Metric
 	for _, series := range family.GetMetric() {
-		if m.keep(name, series) {
+		if m.kept <= maxKept && m.keep(name, series) {
 			kept = append(kept, series)
 		}
 	}
@@ -145,7 +158,10 @@ func (m *Metrics) keep(name string, series *dto.Metric) bool {
 		key += fmt.Sprintf(",%s=%q", label.GetName(), value)
 	}
 	_, duplicate := m.seen[key]
-	m.seen[key] = struct{}{}
+	if !duplicate {
+		m.seen[key] = struct{}{}
+		m.kept += len(key)
+	}
 	return !duplicate
 }
 

@@ -3,6 +3,7 @@ package rename_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -240,4 +241,30 @@ func TestMetricsOfNodes(t *testing.T) {
 	require.Contains(t, out.String(), `pod_cpu_usage_seconds_total{namespace="web",pod="r"} 4.5`)
 	require.Error(t, collected.Add(strings.NewReader("a b c d\n")))
 	require.Error(t, collected.Add(strings.NewReader(strings.Repeat("x", 2<<20))))
+}
+
+// TestMetricsAreBounded: of one family, and of all that is kept, no more is held than a bound.
+func TestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
+	pod := []pods.Pod{own("a", "web", "p")}
+	family := func(name string, series int) io.Reader {
+		var text strings.Builder
+		fmt.Fprintf(&text, "# TYPE %s gauge\n", name)
+		for i := range series {
+			fmt.Fprintf(&text, "%s{namespace=\"a-web\",pod=\"p\",x=\"%d%s\"} 1\n", name, i, strings.Repeat("x", 1000))
+		}
+		return strings.NewReader(text.String())
+	}
+	require.ErrorContains(t, rename.NewMetrics(pod).Add(family("f", 5000)), "family")
+	collected := rename.NewMetrics(pod)
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		err = collected.Add(family(fmt.Sprintf("f%d", i), 1000))
+	}
+	require.ErrorContains(t, err, "series of the tenant")
+	var out strings.Builder
+	_, err = collected.WriteTo(&out)
+	require.NoError(t, err)
+	require.Less(t, out.Len(), 9<<20)
+	require.Greater(t, out.Len(), 7<<20, "what was kept before stays")
 }

@@ -124,5 +124,5 @@ func TestRunWithTooMuch(t *testing.T) {
 	w := newWorld(t, "apiserver")
 	code, body := w.ask(t, w.client(t, w.tenants.tenant(t, "a").tls(t)), http.MethodPost, "/run/web/p/c?cmd=flood+33554432")
 	require.Equal(t, http.StatusInternalServerError, code)
-	require.Equal(t, "the backend's answer is too large", body)
+	require.Equal(t, "the command's output is larger than the 512 KiB that a run may have: use exec", body)
 }
