@@ -67,6 +67,25 @@ func IPsOf(pod *corev1.Pod) []string {
 	return ips
 }
 
+// maxNodeAddresses bounds the addresses of a super cluster's node that are believed: its kubelet writes them, and a
+// node has one or two of each of both types.
+const maxNodeAddresses = 4
+
+// NodeAddresses returns the first maxNodeAddresses of a node's addresses of types InternalIP and ExternalIP, and
+// whether it has more of them.
+func NodeAddresses(node *corev1.Node) (addresses []corev1.NodeAddress, more bool) {
+	for _, address := range node.Status.Addresses {
+		if address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP {
+			continue
+		}
+		if len(addresses) == maxNodeAddresses {
+			return addresses, true
+		}
+		addresses = append(addresses, address)
+	}
+	return addresses, false
+}
+
 // AtAddresses returns the values of IndexAddress of a super object with these addresses, none where nobody owns it.
 func AtAddresses(superObject client.Object, texts []string) []string {
 	owner, owned := tenancy.GetOwner(superObject)

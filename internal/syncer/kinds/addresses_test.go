@@ -470,6 +470,58 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	}
 }
 
+// TestTakenNode: what one node says, whose credentials somebody has taken, closes next to nothing, here and elsewhere,
+// and what of it is left out is said.
+func TestTakenNode(t *testing.T) {
+	t.Parallel()
+	taken := nodeAt("10.213.0.12", "10.214.2.0/24")
+	for i := 2; i < 224; i += 2 {
+		for _, half := range []int{0, 128} {
+			taken.Status.Addresses = append(taken.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("%d.%d.0.1", i, half)})
+		}
+	}
+	wide := nodeAt("10.213.0.12", "0.0.0.0/1")
+	hops := []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	for i := range 100 { // as many nodes as say a network each
+		hops = append(hops, nodeAt(fmt.Sprintf("%d.1.0.1", 11+i), fmt.Sprintf("10.214.%d.0/24", 2+i)))
+	}
+	for _, tc := range []struct {
+		name  string
+		nodes []client.Object
+		pods  int
+		want  string
+	}{
+		{name: "addresses of a node", nodes: []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24"), taken}, want: "more than 4 addresses of a node"},
+		{name: "pod ranges of a node", nodes: []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24"), wide}, want: "pod ranges of one that are wider than /16"},
+		{name: "pods of a node", nodes: []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}, pods: 200, want: "pods in too many networks"},
+		{name: "many networks", nodes: hops, want: "nodes in too many networks"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, interceptor.Funcs{})
+			b := p.inPool(t, "r1", "r2")
+			p.superCache[kind.Node] = tc.nodes
+			for i := range tc.pods {
+				p.superCache[kind.Pod] = append(p.superCache[kind.Pod], superPodAt("web", fmt.Sprint(i), fmt.Sprintf("%d.%d.0.1", 11+i%100, 128*(i/100)), 1, nil))
+			}
+			b.reconcile(t, networkToldKey)
+			told := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
+			require.LessOrEqual(t, len(told.Ranges), 128)
+			closed := 0
+			for _, text := range append(told.Ranges, p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except...) {
+				closed += 1 << (32 - netip.MustParsePrefix(text).Bits())
+			}
+			require.Less(t, closed, 1<<24, "a 256th of all addresses")
+			require.True(t, slices.ContainsFunc(told.Ranges, func(text string) bool {
+				return netip.MustParsePrefix(text).Contains(netip.MustParseAddr("10.213.0.11"))
+			}) || tc.name == "many networks")
+			condition := meta.FindStatusCondition(told.Conditions, tenancyv1alpha1.ConditionAddressesComplete)
+			require.Equal(t, metav1.ConditionFalse, condition.Status)
+			require.Contains(t, condition.Message, tc.want)
+		})
+	}
+}
+
 // TestControllersAreTold: the pods of ingress controllers may call pods in other super clusters, where the TenantPolicy
 // lists their namespace.
 func TestControllersAreTold(t *testing.T) {

@@ -130,7 +130,9 @@ func selectsSame(a, b *networkingv1.NetworkPolicySpec) bool {
 }
 
 func sameAddresses(a, b *corev1.Node) bool {
-	return slices.Equal(addressesOf(a), addressesOf(b)) && slices.Equal(podRanges(a), podRanges(b))
+	before, moreBefore := kind.NodeAddresses(a)
+	after, moreAfter := kind.NodeAddresses(b)
+	return slices.Equal(before, after) && moreBefore == moreAfter && slices.Equal(podRanges(a), podRanges(b))
 }
 
 // Isolated returns whether pods of a tenant namespace may be created as far as the network is concerned: it is open, or

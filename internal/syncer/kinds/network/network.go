@@ -46,6 +46,14 @@ const (
 	// podBlock4 and podBlock6 are the prefix lengths of the blocks around pods' addresses: what a node has by default
 	// where kube-controller-manager gives them out (--node-cidr-mask-size).
 	podBlock4, podBlock6 = 24, 64
+	// maxPods4 and maxPods6 are the prefix lengths of the widest ranges of a node's pods that are believed, and of
+	// blocks around pods. maxNode4 and maxNode6 are those of the widest blocks around nodes that others are told.
+	maxPods4, maxPods6 = 16, 48
+	maxNode4, maxNode6 = 24, 64
+	// maxToldNodes and maxToldServers bound the ranges of nodes, and of API servers, that others are told. Those of
+	// pods are as many as those of nodes.
+	maxToldNodes   = 60
+	maxToldServers = maxClosed - 2*maxToldNodes
 	// rangesPeriod is the least time between two changes of what is seen of a network.
 	rangesPeriod = 5 * time.Second
 )
@@ -59,6 +67,8 @@ type network struct {
 	// pods are blocks around the addresses of tenants' pods since the first look, at most maxClosed: a node need not
 	// say what ranges its pods have.
 	pods []netip.Prefix
+	// podsLeft is true where blocks around pods are left out, because they are too many.
+	podsLeft bool
 	// next is the earliest time of the next look.
 	next time.Time
 	// ranges holds those of policies, with seen.
@@ -69,6 +79,8 @@ type network struct {
 type seen struct {
 	// own are addresses and pod ranges of nodes, blocks around pods, and addresses of API servers.
 	own []netip.Prefix
+	// told are own as others are told them.
+	told []netip.Prefix
 	// closed are own, and what other super clusters tell of theirs.
 	closed []netip.Prefix
 	// services are the ranges of the super cluster's Services.
@@ -91,10 +103,15 @@ type seen struct {
 const (
 	listCallers = "list their addresses in network.poolCIDRs and traffic.callerCIDRs of TenantPolicies"
 	oneAgent    = "--vn-agent-address, one address for all nodes"
+	listPool    = "list those that are right in network.poolCIDRs of TenantPolicies"
+
+	leftOfNodes = "more than 4 addresses of a node, or pod ranges of one that are wider than /16: pods of tenants may reach these; look whose Node says so, and " + listPool
+	leftOfPods  = "pods in too many networks: pods of tenants may reach some of them; look which nodes' pods have these addresses, and " + listPool
+	leftOfTold  = "nodes in too many networks: pods of tenants in other super clusters may reach some of them; look which Nodes say so, and " + listPool
 )
 
 func (s *seen) equal(other *seen) bool {
-	return slices.Equal(s.own, other.own) && slices.Equal(s.closed, other.closed) && slices.Equal(s.services, other.services) &&
+	return slices.Equal(s.own, other.own) && slices.Equal(s.told, other.told) && slices.Equal(s.closed, other.closed) && slices.Equal(s.services, other.services) &&
 		slices.Equal(s.agents, other.agents) && slices.Equal(s.nodes, other.nodes) && slices.Equal(s.callers, other.callers) && slices.Equal(s.agentsElsewhere, other.agentsElsewhere) &&
 		maps.EqualFunc(s.controllers, other.controllers, slices.Equal) && slices.Equal(s.left, other.left)
 }
@@ -140,7 +157,12 @@ func (n *network) learnLocked(pod *corev1.Pod) bool {
 		if single.Addr().Is6() {
 			bits = podBlock6
 		}
-		n.pods, isNew = Aggregate(append(n.pods, netip.PrefixFrom(single.Addr(), bits).Masked()), maxClosed/2), true
+		blocks, left := aggregateUpTo(append(slices.Clone(n.pods), netip.PrefixFrom(single.Addr(), bits).Masked()), maxToldNodes, maxPods4, maxPods6)
+		if left > 0 { // those that came first stay
+			isNew, n.podsLeft = isNew || !n.podsLeft, true
+			continue
+		}
+		n.pods, isNew = blocks, true
 	}
 	return isNew
 }
@@ -173,25 +195,27 @@ func (n *network) see(e *kind.Env) *seen {
 			}
 		}
 	}
-	var nodes []netip.Prefix
-	closed := slices.Clone(n.pods)
+	ranges := nodeRanges{pods: slices.Clone(n.pods)}
 	for _, object := range e.SuperCache.List(kind.Node) {
 		if node, ok := object.(*corev1.Node); ok {
-			nodes = append(nodes, addressesOf(node)...)
-			closed = append(closed, parsePrefixes(podRanges(node))...)
+			ranges.addNode(node)
 		}
 	}
-	closed = append(closed, nodes...)
-	for _, object := range e.SuperCache.List(kind.APIServer) {
-		if slice, ok := object.(*discoveryv1.EndpointSlice); ok && slice.Namespace == metav1.NamespaceDefault {
-			closed = append(closed, addressesIn(slice)...)
-		}
-	}
-	if host, _, ok := kind.HostOf(e.SuperHost); ok {
-		closed = append(closed, host)
-	}
+	servers := apiServers(e)
+	closed := slices.Concat(ranges.nodes, ranges.pods, servers)
 	found := &seen{own: disjoint(closed), services: Aggregate(serviceRanges(e), maxServices)}
-	nodes = slices.DeleteFunc(disjoint(nodes), func(node netip.Prefix) bool { return isSpecial(node.Addr()) })
+	told, left := aggregateUpTo(ranges.nodes, maxToldNodes, maxNode4, maxNode6)
+	toldPods, leftPods := aggregateUpTo(ranges.pods, maxToldNodes, maxPods4, maxPods6)
+	found.told = disjoint(slices.Concat(told, toldPods, Aggregate(servers, maxToldServers)))
+	for _, each := range [...]struct {
+		is   bool
+		says string
+	}{{ranges.disbelieved, leftOfNodes}, {n.podsLeft || leftPods > 0, leftOfPods}, {left > 0, leftOfTold}} {
+		if each.is {
+			found.left = append(found.left, each.says)
+		}
+	}
+	nodes := slices.DeleteFunc(disjoint(ranges.nodes), func(node netip.Prefix) bool { return isSpecial(node.Addr()) })
 	found.addNodes(nodes, e.VNAgent)
 	closed = slices.Concat(closed, found.addOthers(e.ID, othersOf(e).known(e)))
 	found.closed = Aggregate(closed, maxClosed)
@@ -203,6 +227,26 @@ func (n *network) see(e *kind.Env) *seen {
 		found.agents = found.nodes
 	}
 	return found
+}
+
+// nodeRanges are addresses and pod ranges that nodes say.
+type nodeRanges struct {
+	nodes, pods []netip.Prefix
+	// disbelieved is true where a node says more than is believed.
+	disbelieved bool
+}
+
+// apiServers returns the addresses of the super cluster's API servers.
+func apiServers(e *kind.Env) (servers []netip.Prefix) {
+	for _, object := range e.SuperCache.List(kind.APIServer) {
+		if slice, ok := object.(*discoveryv1.EndpointSlice); ok && slice.Namespace == metav1.NamespaceDefault {
+			servers = append(servers, addressesIn(slice)...)
+		}
+	}
+	if host, _, ok := kind.HostOf(e.SuperHost); ok {
+		servers = append(servers, host)
+	}
+	return servers
 }
 
 // addNodes adds the addresses of nodes, unless they are too many.
@@ -277,7 +321,7 @@ func (n *network) told(e *kind.Env) (told *tenancyv1alpha1.ClusterAddressesStatu
 	if n.seen == nil {
 		n.seen = n.see(e)
 	}
-	told = &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(Aggregate(n.seen.own, maxClosed)), Nodes: textsOf(n.seen.nodes), Agents: textsOf(n.seen.agents)}
+	told = &tenancyv1alpha1.ClusterAddressesStatus{Ranges: textsOf(n.seen.told), Nodes: textsOf(n.seen.nodes), Agents: textsOf(n.seen.agents)}
 	if len(told.Agents) > 0 {
 		told.AgentPort = e.VNAgent.Port
 	}
@@ -303,18 +347,19 @@ func serviceRanges(e *kind.Env) []netip.Prefix {
 	return services
 }
 
-// addressesOf returns the addresses of a node.
-func addressesOf(node *corev1.Node) []netip.Prefix {
-	var addresses []netip.Prefix
-	for _, address := range node.Status.Addresses {
-		if address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP {
-			continue
-		}
+// addNode adds the addresses and the pod ranges of a node, as far as they are believed: who has the node's credentials
+// writes them.
+func (r *nodeRanges) addNode(node *corev1.Node) {
+	addresses, more := kind.NodeAddresses(node)
+	for _, address := range addresses {
 		if single, ok := kind.ParseAddress(address.Address); ok {
-			addresses = append(addresses, single)
+			r.nodes = append(r.nodes, single)
 		}
 	}
-	return addresses
+	pods := parsePrefixes(podRanges(node))
+	believed := slices.DeleteFunc(slices.Clone(pods), func(each netip.Prefix) bool { return isWider(each, maxPods4, maxPods6) })
+	r.pods = append(r.pods, believed...)
+	r.disbelieved = r.disbelieved || more || len(believed) < len(pods)
 }
 
 // podRanges returns the ranges of a node's pods.

@@ -155,7 +155,7 @@ func networksTold(e *kind.Env) map[string]memberNetwork {
 // isTooWide returns whether a range is no network of a super cluster: one that is wrong there is not to close
 // everything everywhere.
 func isTooWide(of netip.Prefix) bool {
-	return of.Addr().Is4() && of.Bits() < minTold4 || of.Addr().Is6() && of.Bits() < minTold6
+	return isWider(of, minTold4, minTold6)
 }
 
 // known returns the networks of other super clusters, which must not be changed.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sort"
 
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -174,6 +175,45 @@ func Aggregate(prefixes []netip.Prefix, limit int) []netip.Prefix {
 		ranges = disjoint(ranges)
 	}
 	return ranges
+}
+
+// aggregateUpTo returns at most limit ranges of prefixes, sorted and disjoint: the smallest ones grow, but none beyond
+// a prefix length of bits4 or bits6. If these are too many, the ones with the most of prefixes stay, and left is how
+// many do not.
+func aggregateUpTo(prefixes []netip.Prefix, limit, bits4, bits6 int) (ranges []netip.Prefix, left int) {
+	ranges = disjoint(prefixes)
+	for len(ranges) > limit {
+		bits := -1
+		for _, prefix := range ranges {
+			if grown := wider(prefix); !isWider(grown, bits4, bits6) && (bits < 0 || hostBits(prefix) < bits) {
+				bits = hostBits(prefix)
+			}
+		}
+		if bits < 0 {
+			break
+		}
+		for i, prefix := range ranges {
+			if grown := wider(prefix); hostBits(prefix) == bits && !isWider(grown, bits4, bits6) {
+				ranges[i] = grown
+			}
+		}
+		ranges = disjoint(ranges)
+	}
+	if len(ranges) <= limit {
+		return ranges, 0
+	}
+	members := map[netip.Prefix]int{}
+	for _, prefix := range prefixes {
+		at := sort.Search(len(ranges), func(i int) bool { return prefix.Addr().Less(ranges[i].Addr()) })
+		members[ranges[max(0, at-1)]]++
+	}
+	slices.SortStableFunc(ranges, func(a, b netip.Prefix) int { return cmp.Compare(members[b], members[a]) })
+	return disjoint(ranges[:limit]), len(ranges) - limit
+}
+
+// isWider returns whether a range is wider than a prefix length of bits4 or bits6.
+func isWider(prefix netip.Prefix, bits4, bits6 int) bool {
+	return prefix.Addr().Is4() && prefix.Bits() < bits4 || prefix.Addr().Is6() && prefix.Bits() < bits6
 }
 
 func hostBits(prefix netip.Prefix) int { return prefix.Addr().BitLen() - prefix.Bits() }
