@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -29,15 +30,16 @@ const (
 	// ReasonSuperNamespaceTerminating: the super cluster has been deleting the super namespace of a tenant namespace
 	// for longer than a minute; the syncer syncs nothing of the tenant namespace until it is gone.
 	ReasonSuperNamespaceTerminating = "SuperNamespaceTerminating"
-	// ReasonConflict: the super object or Node that a tenant object needs has another owner; the syncer leaves it as it
-	// is.
+	// ReasonConflict: the super object or Node that a tenant object needs has another owner, or the volume to which a
+	// super claim is bound; the syncer leaves it as it is.
 	ReasonConflict = "Conflict"
 	// ReasonWaitsForPredecessor: the super object of an earlier object of that name is still being deleted, as a pod
 	// whose containers take long to stop; the syncer creates the super object once it is gone.
 	ReasonWaitsForPredecessor = "WaitsForPredecessor"
 	// ReasonFailedCreate: the API server of the super cluster refused the super object that the syncer creates for a
 	// tenant object, or what that needs is not there: the service account or a claim of a pod, or a Node that it may
-	// run on; the StorageClass of a claim, or the snapshot that it is restored from; the claim of a snapshot.
+	// run on; the StorageClass of a claim, or the snapshot that it is restored from; the claim of a snapshot. On a
+	// namespace: the super namespace, its quota, or what isolates its pods.
 	ReasonFailedCreate = "FailedCreate"
 	// ReasonFailedUpdate: the API server of the super cluster refused the syncer's update of a super object with a
 	// change of the tenant object.
@@ -51,8 +53,8 @@ const (
 	// ReasonMissingClusterDNS: a pod has DNS policy ClusterFirst and the tenant has no Service kube-system/kube-dns
 	// with a cluster IP; the syncer created the super pod with the DNS of its node.
 	ReasonMissingClusterDNS = "MissingClusterDNS"
-	// ReasonFailedToken: the tenant's API server refused the syncer's TokenRequest for a pod, its tokens are too long
-	// or too many, or the super cluster refused the Secret with the tokens.
+	// ReasonFailedToken: the tenant's API server refused the syncer's TokenRequest for a pod, or had an internal error,
+	// its tokens are too long or too many or end too soon, or the super cluster refused the Secret with the tokens.
 	ReasonFailedToken = "FailedToken"
 	// ReasonTenantLimit: the tenant's objects of this kind in the super cluster, or their size, reach a limit of the
 	// TenantPolicy, or one object holds more than may go down. The syncer does not create the super object, or leaves
@@ -155,7 +157,8 @@ func (e *Env) WarnRefused(tenant *Tenant, key engine.Key, object client.Object, 
 // InTenantsWords returns a refusal with the tenant's name of the namespace: that of the super namespace means nothing
 // in the tenant.
 func (e *Env) InTenantsWords(tenant *Tenant, key engine.Key, err error) string {
-	return strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, key.Namespace), key.Namespace)
+	namespace := cmp.Or(key.Namespace, key.Name) // the name is that of a namespace
+	return strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, namespace), namespace)
 }
 
 // warnings holds the last warning about each key, so that only another one becomes an Event. The zero value holds none.

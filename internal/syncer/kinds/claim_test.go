@@ -783,3 +783,42 @@ func TestPodsWaitForClaims(t *testing.T) {
 		})
 	}
 }
+
+// TestVolumeOfAnotherClaim: a super claim bound to a volume that another claim has waits, and the tenant is told once.
+func TestVolumeOfAnotherClaim(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		ref  *corev1.ObjectReference
+		want int
+	}{
+		{name: "another's", ref: &corev1.ObjectReference{Namespace: "x", Name: "y", UID: "other-uid"}, want: 1},
+		{name: "nobody's yet"},
+		{name: "about to be bound", ref: &corev1.ObjectReference{Namespace: clusterKey + "-web", Name: "data"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := governed(t, interceptor.Funcs{})
+			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
+				spec.Limits.Storage = resource.MustParse("1Gi")
+			}))
+			p.claims(t, tenantClaim("uid", witnessed))
+			p.superCache[kind.Claim] = []client.Object{superClaim("uid", boundTo("pv"))}
+			require.NoError(t, p.superClient.Create(t.Context(), p.superCache[kind.Claim][0].DeepCopyObject().(client.Object)))
+			volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: tc.ref}}
+			require.NoError(t, p.superClient.Create(t.Context(), volume))
+			wait := &engine.WaitError{}
+			for range 3 {
+				_, err := p.kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
+				require.ErrorAs(t, err, &wait)
+			}
+			told := p.told()
+			require.Len(t, told, tc.want)
+			for _, text := range told {
+				require.Contains(t, text, "Conflict Super cluster r1")
+				require.NotContains(t, text, "other-uid")
+			}
+		})
+	}
+}

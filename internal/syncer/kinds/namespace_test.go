@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -523,4 +525,70 @@ func TestNamespaceThatGrows(t *testing.T) {
 	reconcile(manyLabels(100))
 	require.Empty(t, p.told(), "it is told once")
 	require.Equal(t, "b", reconcile(map[string]string{"team": "b"}).Labels["label.tenancy.x-k8s.io/team"])
+}
+
+// TestRefusedNamespaces: what a super cluster refuses of a namespace is told there, once.
+func TestRefusedNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, operation string
+		refused         client.Object
+		kind, want      string
+	}{
+		{name: "the namespace", operation: "create", refused: &corev1.Namespace{}, kind: kind.Namespace, want: "FailedCreate"},
+		{name: "its change", operation: "update", refused: &corev1.Namespace{}, kind: kind.Namespace, want: "FailedUpdate"},
+		{name: "its quota", operation: "create", refused: &corev1.ResourceQuota{}, kind: kind.Namespace, want: "FailedCreate"},
+		{name: "the isolation of its pods", operation: "create", refused: &networkingv1.NetworkPolicy{}, kind: kind.Isolation, want: "FailedCreate"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			refuse := func(operation string, object client.Object) error {
+				if operation == tc.operation && fmt.Sprintf("%T", object) == fmt.Sprintf("%T", tc.refused) {
+					return apierrors.NewForbidden(corev1.Resource("things"), clusterKey+"-web", errors.New("webhook of the operator"))
+				}
+				return nil
+			}
+			p := newPool(t, interceptor.Funcs{
+				Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					if err := refuse("create", object); err != nil {
+						return err
+					}
+					return to.Create(ctx, object, options...)
+				},
+				Update: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+					if err := refuse("update", object); err != nil {
+						return err
+					}
+					return to.Update(ctx, object, options...)
+				},
+			})
+			p.placed(t)
+			key := engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
+			switch {
+			case tc.kind == kind.Isolation:
+				key, p.tenant.Policy = isolationKey, &policy.Ref{}
+			case tc.want == "FailedCreate" && fmt.Sprintf("%T", tc.refused) == "*v1.Namespace":
+				p.superCache[kind.Namespace] = nil
+			default:
+				made := &corev1.Namespace{}
+				namespaces.SuperNamespace(p.tenantCache[kind.Namespace][0].(*corev1.Namespace), made, ownerOf("ns-uid"), &kind.Rules{}, "baseline")
+				if tc.operation == "update" {
+					made.Labels[tenancy.LabelKey("gone")] = "x"
+				}
+				p.superCache[kind.Namespace] = []client.Object{made}
+			}
+			if tc.kind != kind.Isolation {
+				p.superCache[kind.Quota] = nil
+			}
+			reconciler := p.kind(tc.kind)
+			for range 3 {
+				_, err := reconciler.Reconcile(t.Context(), key, 0)
+				require.Error(t, err)
+			}
+			told := p.told()
+			require.Len(t, told, 1)
+			require.Contains(t, told[0], tc.want)
+			require.Contains(t, told[0], `"web" is forbidden: webhook of the operator`, "in the tenant's words")
+		})
+	}
 }

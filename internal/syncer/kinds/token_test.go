@@ -177,12 +177,13 @@ func TestTokensThatAreRefused(t *testing.T) {
 		name      string
 		refuse    error
 		lifetime  time.Duration
-		wantEvent bool
+		wantEvent string
 	}{
-		{name: "the service account is gone", refuse: apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "default"), wantEvent: true},
-		{name: "the audience is invalid", refuse: apierrors.NewBadRequest("audience"), wantEvent: true},
-		{name: "the API server has an error", refuse: apierrors.NewInternalError(fmt.Errorf("broken"))},
-		{name: "it would have to be renewed at once", lifetime: time.Second},
+		{name: "the service account is gone", refuse: apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "default"), wantEvent: "not found"},
+		{name: "the audience is invalid", refuse: apierrors.NewBadRequest("audience"), wantEvent: "audience"},
+		{name: "the API server has an error", refuse: apierrors.NewInternalError(fmt.Errorf("broken")), wantEvent: "broken: look at the log of the tenant's API server"},
+		{name: "it would have to be renewed at once", lifetime: time.Second, wantEvent: "set the clock"},
+		{name: "it does not answer", refuse: apierrors.NewTimeoutError("slow", 1)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +193,17 @@ func TestTokensThatAreRefused(t *testing.T) {
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "bearer-")
 			require.Empty(t, i.superCache[kind.Token])
-			require.Equal(t, tc.wantEvent, len(i.events.Events) == 1)
+			i.clock.SetTime(i.clock.Now().Add(time.Minute))
+			i.lifetime = tc.lifetime * 2
+			_, err = i.reconcile(t)
+			require.Error(t, err)
+			i.lifetime = tc.lifetime
+			require.Equal(t, tc.wantEvent != "", len(i.events.Events) == 1, "it is told once")
+			if tc.wantEvent != "" {
+				told := <-i.events.Events
+				require.Contains(t, told, "FailedToken")
+				require.Contains(t, told, tc.wantEvent)
+			}
 
 			// A renewal that fails leaves what is there.
 			i.refuse, i.lifetime = nil, 0

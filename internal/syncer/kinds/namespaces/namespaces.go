@@ -230,7 +230,14 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	if updated, err := n.update(ctx, tenant, key, tenantNamespace, superNamespace, assignment.State); err != nil || updated {
 		return err
 	}
-	return n.ensureQuota(ctx, tenant, owner, assignment)
+	err := n.ensureQuota(ctx, tenant, owner, assignment)
+	ofQuota := key
+	ofQuota.Kind += "/quota" // key itself is cleared when the super namespace is in sync
+	if err == nil {
+		n.env.Warnings.Clear(ofQuota)
+	}
+	n.env.WarnRefused(tenant, ofQuota, tenantNamespace, kind.ReasonFailedCreate, err)
+	return err
 }
 
 // create creates a super namespace, if it fits. If one of that name exists that the cache does not have, it returns
@@ -247,6 +254,7 @@ func (n *Namespaces) create(ctx context.Context, tenant *kind.Tenant, key engine
 	err := n.env.Super.Create(ctx, created)
 	n.env.Unadmit(key, nil, err)
 	if !apierrors.IsAlreadyExists(err) {
+		n.env.WarnRefused(tenant, key, tenantNamespace, kind.ReasonFailedCreate, err)
 		return nil, n.env.Done(ctx, kind.Namespace, "create", err)
 	}
 	// It has another owner, or the cache lags: a live read tells which.
@@ -275,6 +283,7 @@ func (n *Namespaces) update(ctx context.Context, tenant *kind.Tenant, key engine
 	}
 	err := n.env.Super.Update(ctx, desired)
 	n.env.Unadmit(key, superNamespace, err)
+	n.env.WarnRefused(tenant, key, tenantNamespace, kind.ReasonFailedUpdate, err)
 	return true, n.env.Done(ctx, kind.Namespace, "update", err)
 }
 

@@ -193,7 +193,14 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		return 0, nil // its addition enqueues its objects
 	}
 	policies := i.policies(tenant, key)
-	return 0, i.ensure(ctx, tenant.Owner(key.Namespace, namespace.UID), policies)
+	err := i.ensure(ctx, tenant.Owner(key.Namespace, namespace.UID), policies)
+	refused := key
+	refused.Kind += "/refused" // key itself is of the youngest policy
+	if err == nil {
+		i.env.Warnings.Clear(refused)
+	}
+	i.env.WarnRefused(tenant, refused, namespace, kind.ReasonFailedCreate, err)
+	return 0, err
 }
 
 // look reads the network of the super cluster anew. Once that has changed, it enqueues all that follows from it.

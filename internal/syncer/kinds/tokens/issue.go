@@ -32,8 +32,13 @@ const (
 	maxTokenSize = 16 << 10
 )
 
-// errTokenTooLong is the error for a token that is longer than maxTokenSize.
-var errTokenTooLong = errors.New("the token is too long")
+var (
+	// errTokenTooLong is the error for a token that is longer than maxTokenSize.
+	errTokenTooLong = errors.New("the token is too long")
+	// errTokenTooShort is the error for a token that ends before minTokenLifetime. It says no time, which would differ
+	// at each try.
+	errTokenTooShort = fmt.Errorf("the token ends within %v: set the clock of the tenant's API server right, or let it issue tokens for longer", minTokenLifetime)
+)
 
 // issuedToken is the record of a token that the tenant's API server issued.
 type issuedToken struct {
@@ -152,8 +157,7 @@ func (t *Tokens) request(ctx context.Context, pair *tokenPair, projection *corev
 	expires := request.Status.ExpirationTimestamp.UTC()
 	lifetime := expires.Sub(t.env.Clock.Now()).Round(time.Second)
 	if lifetime < minTokenLifetime {
-		return nil, issuedToken{}, fmt.Errorf("token of service account %s/%s expires in %v: at least %v are needed",
-			account.Namespace, account.Name, lifetime, minTokenLifetime)
+		return nil, issuedToken{}, errTokenTooShort
 	}
 	return []byte(request.Status.Token), issuedToken{
 		Audience: projection.Audience, Asked: ptr.Deref(projection.ExpirationSeconds, 0), Lifetime: int64(lifetime / time.Second), Expires: expires,

@@ -106,12 +106,19 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 	return max(next.Sub(t.env.Clock.Now()), time.Second), nil
 }
 
-// warnNotIssued warns the tenant that its own API server refuses a token, or issues one that is too long.
+// warnNotIssued warns the tenant that its own API server refuses a token, fails, or issues one that cannot be kept. It
+// ignores an API server that does not answer: that is no pod's.
 func (t *Tokens) warnNotIssued(pair *tokenPair, err error) {
-	if engine.IsRefusal(err) || apierrors.IsNotFound(err) || errors.Is(err, errTokenTooLong) {
-		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedToken,
-			fmt.Sprintf("Token of service account %s: %v", pair.tenantPod.Spec.ServiceAccountName, err))
+	text := err.Error()
+	switch {
+	case apierrors.IsInternalError(err):
+		text += ": look at the log of the tenant's API server, and at its webhooks"
+	case engine.IsRefusal(err), apierrors.IsNotFound(err), errors.Is(err, errTokenTooLong), errors.Is(err, errTokenTooShort):
+	default:
+		return
 	}
+	t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedToken,
+		fmt.Sprintf("Token of service account %s: %s", pair.tenantPod.Spec.ServiceAccountName, text))
 }
 
 // write creates or updates the Secret in the super cluster if it differs from desired, which has the data already. It

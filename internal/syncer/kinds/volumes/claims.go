@@ -306,6 +306,11 @@ func (c *Claims) ensureVolume(ctx context.Context, pair *claimPair) (bool, error
 		return false, fmt.Errorf("reading super volume %s: %w", pair.superClaim.Spec.VolumeName, err)
 	}
 	if !claimedBy(superVolume, pair.superClaim.UID) {
+		if ref := superVolume.Spec.ClaimRef; ref != nil && ref.UID != "" {
+			c.env.WarnOnce(pair.tenant, pair.key, pair.tenantClaim, kind.ReasonConflict, fmt.Sprintf(
+				"Super cluster %s: the claim is bound to a volume that is another claim's: its operator has to say whose it is; without data in it, delete this claim and make it anew",
+				c.env.ID))
+		}
 		return false, engine.Waitf("volume %s, which is another claim's", superVolume.Name)
 	}
 	created := &corev1.PersistentVolume{}
