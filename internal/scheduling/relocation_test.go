@@ -277,6 +277,31 @@ func TestRelocationThatIsRefused(t *testing.T) {
 	}
 }
 
+// TestRelocationThatWaitsForItsTurn: the tenant has just asked for other placements, so slices that would help a pod
+// move later, and the pod says when.
+func TestRelocationThatWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	b := newRelocationBed(t)
+	b.pod("small", "1", "r2")
+	b.pod("big", "3", "")
+	b.pass(requests.RelocationDelay)
+	_, err := b.store.Change(t.Context(), client.ObjectKey{Namespace: "tenant", Name: "web"}, func(np *schedulerv1alpha1.NamespacePlacement) error {
+		np.Status.LastRequested = ptr.To(metav1.NewTime(b.clock.Now().Add(-time.Minute)))
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 4*time.Minute, b.look().Round(time.Second))
+	want := "Warning NotMoved No slices are moved for pod big: the placements of the namespace change again at " +
+		b.clock.Now().Add(4*time.Minute).Truncate(time.Second).UTC().Format(time.RFC3339) + " at the soonest (scheduling.movesPerHour of TenantPolicy default is 12)"
+	require.Equal(t, []string{want, want}, b.recorded(), "on the quota and on the pod")
+	b.pass(time.Minute)
+	b.look()
+	require.Empty(t, b.recorded(), "it is told once")
+	b.pass(3*time.Minute + time.Second)
+	b.look()
+	require.Equal(t, []string{movesToR1, movesToR1}, b.recorded())
+}
+
 // TestRelocationTriesAnotherSuperCluster: the pool has no room for the first, so after the interval the second is
 // tried.
 func TestRelocationTriesAnotherSuperCluster(t *testing.T) {

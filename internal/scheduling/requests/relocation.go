@@ -97,6 +97,8 @@ type Attempt struct {
 	// twice as long, up to maxPause. The tenant's own requests are to have their turns.
 	Pause  time.Duration
 	paused time.Time
+	// announced is the turn of which a pod was told that nothing moves before.
+	announced time.Time
 }
 
 // Reconcile requests a move for one pod of a namespace, if there is one that is helped by that.
@@ -114,10 +116,10 @@ func (r *RelocationReconciler) Reconcile(ctx context.Context, item dispatch.Requ
 		delete(r.Attempts, item.Namespace) // a pod that waits on asks again (scheduling.podHandler)
 		return reconcile.Result{}, nil
 	}
-	again, _ := placement.MovesFrom(np, interval, now)
+	turn, _ := placement.MovesFrom(np, interval, now)
 	last := r.Attempts[item.Namespace]
-	if again = max(again, last.refused.Add(interval).Sub(now), last.paused.Add(last.Pause).Sub(now)); again > 0 {
-		return reconcile.Result{RequeueAfter: again}, nil
+	if again := max(turn, last.refused.Add(interval).Sub(now), last.paused.Add(last.Pause).Sub(now)); again > 0 {
+		return reconcile.Result{RequeueAfter: again}, r.announce(ctx, namespace, np, last, now.Add(turn), now)
 	}
 	waiting, used, again, err := r.look(ctx, np, now)
 	switch {
@@ -140,6 +142,31 @@ func (r *RelocationReconciler) Reconcile(ctx context.Context, item dispatch.Requ
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: interval}, nil
+}
+
+// announce tells once why slices that would help a pod do not move before the turn of their namespace.
+func (r *RelocationReconciler) announce(
+	ctx context.Context, namespace *corev1.Namespace, np *schedulerv1alpha1.NamespacePlacement, last Attempt, turn, now time.Time,
+) error {
+	if turn = turn.Truncate(time.Second); !turn.After(now) || turn.Equal(last.announced) {
+		return nil
+	}
+	waiting, used, _, err := r.look(ctx, np, now)
+	if err != nil || len(waiting) == 0 || !placement.Settled(np) {
+		return err
+	}
+	kinds := r.kindsOf(np, waiting)
+	if r.takesTurn(len(kinds), now) > 0 {
+		return nil
+	}
+	if pod, found, why := r.relocate(np, kinds, used, last.Clusters); pod != nil && why == "" {
+		last.announced = turn
+		r.Attempts[np.Name] = last
+		rules := r.Policy.Get()
+		r.tell(namespace, pod, &found, fmt.Sprintf("the placements of the namespace change again at %s at the soonest (scheduling.movesPerHour of TenantPolicy %s is %d)",
+			turn.UTC().Format(time.RFC3339), rules.Name(), rules.Spec().Scheduling.MovesPerHour))
+	}
+	return nil
 }
 
 // takesTurn returns 0 where so many kinds of pods may be judged now, and else after how long they may be.
