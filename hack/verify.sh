@@ -31,9 +31,9 @@ check_commits() {
   for commit in $commits; do
     subject=$(git log -1 --format=%s "$commit")
     [[ $subject != fixup!* && $subject != squash!* ]] || { echo "$commit: $subject: squash it"; failed=1; }
-    [[ $subject != Move* ]] || continue
+    [[ $subject != "Move "* ]] || continue
     added=$(git show --format= --numstat -M -C "$commit" -- . ':!*zz_generated*' ':!manifests/crds' ':!docs/reference' ':!*.sum' ':!**/testdata' |
-      awk '{ sum += $1 } END { print sum + 0 }')
+      awk '{ sum += $1 } END { print sum + 0 }') || return 1
     ((added <= 1500)) || { echo "$commit: $subject: $added added lines: several changes, or a move whose subject does not say so"; failed=1; }
   done
   return "$failed"

@@ -16,6 +16,7 @@ import (
 // conditions returns the conditions of np for the status next. Those of np are not changed.
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
+	meta.RemoveStatusCondition(&all, "RoomMade") // of versions that moved slices of others by themselves
 	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), guaranteed(facts.Share)} {
 		if condition == nil {
 			continue

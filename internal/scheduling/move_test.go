@@ -80,36 +80,36 @@ func TestMoveOrders(t *testing.T) {
 		"an order": {order: good, moves: true, want: "Normal Moving Moving 2 slices from r2 to r1, so that larger pieces are free"},
 		"pods use it": {
 			before: func(b *relocationBed) { b.uses("r2", oneSlice()) }, order: good,
-			want: "Warning NotMoved No slices are moved for others: pods and volumes use cpu=1,pods=10 in super cluster r2",
+			want: "Warning NotMoved No slices are moved for the operator: pods and volumes use cpu=1,pods=10 in super cluster r2",
 		},
 		"a silent super cluster": {
 			before: func(b *relocationBed) { b.usage.Silent = sets.New("r2") }, order: good,
-			want: "Warning NotMoved No slices are moved for others: super cluster r2 does not say what pods use there",
+			want: "Warning NotMoved No slices are moved for the operator: super cluster r2 does not say what pods use there",
 		},
 		"no moves are allowed": {
 			before: func(b *relocationBed) {
 				b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Scheduling.MovesPerHour = 0 })
 			},
-			order: good, want: "Warning NotMoved No slices are moved for others: the tenant's policy allows no requests for other placements (scheduling.movesPerHour)",
+			order: good, want: "Warning NotMoved No slices are moved for the operator: the tenant's policy allows no requests for other placements (scheduling.movesPerHour)",
 		},
 		"the tenant's limit": {
 			before: func(b *relocationBed) {
 				b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Reserved = schedulingtest.Cores("5") })
 			},
-			order: good, want: "Warning NotMoved No slices are moved for others: All namespaces of the tenant would reserve cpu 6",
+			order: good, want: "Warning NotMoved No slices are moved for the operator: All namespaces of the tenant would reserve cpu 6",
 		},
-		"too many slices": {order: order(map[string]int32{"r1": 5}), want: "Warning NotMoved No slices are moved for others: the placements add up to 5 slices, and the quota makes 4"},
-		"a smaller piece": {order: order(map[string]int32{"r1": 1, "r2": 1, "r3": 1, "r4": 1}), want: "Warning NotMoved No slices are moved for others: the namespace would have cpu=2,pods=20 in one piece nowhere any more"},
-		"fewer than none": {order: order(map[string]int32{"r1": 5, "r2": -1}), want: "Warning NotMoved No slices are moved for others: the order names a negative number of slices"},
-		"no cause":        {order: func(*relocationBed) string { return `{"placements":{"r1":4}}` }, want: `Warning NotMoved No slices are moved for others: the order has cause ""`},
-		"none":            {order: func(*relocationBed) string { return "x" }, want: "Warning NotMoved No slices are moved for others: the order cannot be read"},
+		"too many slices": {order: order(map[string]int32{"r1": 5}), want: "Warning NotMoved No slices are moved for the operator: the placements add up to 5 slices, and the quota makes 4"},
+		"a smaller piece": {order: order(map[string]int32{"r1": 1, "r2": 1, "r3": 1, "r4": 1}), want: "Warning NotMoved No slices are moved for the operator: the namespace would have cpu=2,pods=20 in one piece nowhere any more"},
+		"fewer than none": {order: order(map[string]int32{"r1": 5, "r2": -1}), want: "Warning NotMoved No slices are moved for the operator: the order names a negative number of slices"},
+		"no cause":        {order: func(*relocationBed) string { return `{"placements":{"r1":4}}` }, want: `Warning NotMoved No slices are moved for the operator: the order has cause ""`},
+		"none":            {order: func(*relocationBed) string { return "x" }, want: "Warning NotMoved No slices are moved for the operator: the order cannot be read"},
 		"an old one": {
 			order: func(b *relocationBed) string {
 				text := good(b)
 				b.pass(placement.OrderTime + time.Second)
 				return text
 			},
-			want: "Warning NotMoved No slices are moved for others: the order is of ",
+			want: "Warning NotMoved No slices are moved for the operator: the order is of ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

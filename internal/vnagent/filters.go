@@ -191,6 +191,11 @@ func withLimit(running *limits, maxStreams, maxAllStreams int, next routeHandler
 			return
 		}
 		defer finish()
+		if what == list { // a client that does not read it keeps others from theirs
+			controller := http.NewResponseController(w.ResponseWriter)
+			_ = controller.SetWriteDeadline(time.Now().Add(listTimeout))
+			defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
+		}
 		next(w, r, clusterKey, request)
 	}
 }

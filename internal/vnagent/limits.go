@@ -3,6 +3,7 @@ package vnagent
 import (
 	"errors"
 	"sync"
+	"time"
 )
 
 const (
@@ -16,7 +17,9 @@ const (
 	// holds their responses about all pods.
 	maxLists = 8
 	// maxAllLists bounds those of all tenants together. One alone has half of them at most.
-	maxAllLists = 16
+	maxAllLists = 32
+	// listTimeout bounds the time from when a list begins until its client has read it. A kubelet may take 20 s of it.
+	listTimeout = 40 * time.Second
 	// connectionsPerStream is how many connections a tenant may have for each stream that it may: those of streams, and
 	// those that wait for a request.
 	connectionsPerStream = 2

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
@@ -205,8 +206,41 @@ func TestTenantsShareLists(t *testing.T) {
 				require.Equal(t, 8, running)
 			}
 		}
-		require.Equal(t, 16, running)
+		require.Equal(t, 32, running)
 		require.Positive(t, refused[http.StatusServiceUnavailable])
 		require.Nil(t, ask(t, handler, "new", "/containerLogs/web/p/c"), "a stream runs")
 	})
+}
+
+// deadlines is a response whose client may be late.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// TestListsEnd: a client that does not read its list ends it, and the next request on the connection has no such end.
+func TestListsEnd(t *testing.T) {
+	t.Parallel()
+	metrics, err := vnagent.NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	held := heldBackend{letGo: make(chan struct{})}
+	close(held.letGo)
+	handler := vnagent.NewHandler(vnagent.Options{Authenticator: headerIdentity{}, Pods: anyPod{}, Backend: held, Metrics: metrics})
+	for path, want := range map[string]int{"/stats/summary": 2, "/containerLogs/web/p/c": 0} {
+		answer := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		request.Header.Set("Tenant", "t")
+		before := time.Now()
+		handler.ServeHTTP(answer, request)
+		require.Len(t, answer.set, want, path)
+		if want > 0 {
+			require.WithinRange(t, answer.set[0], before.Add(30*time.Second), time.Now().Add(time.Minute))
+			require.Zero(t, answer.set[1])
+		}
+	}
 }

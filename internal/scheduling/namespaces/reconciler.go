@@ -293,10 +293,10 @@ func previousOf(np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Name
 // mayBegin returns 0 where a NamespacePlacement exists, or may be made now, and else after how long to look again. What
 // a namespace holds already is counted at once.
 func (r *Reconciler) mayBegin(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, granted map[string]slice.Amounts) (again time.Duration, err error) {
-	if np.ResourceVersion != "" {
+	if np.ResourceVersion != "" || len(granted) > 0 {
 		return 0, nil
 	}
-	if len(granted) == 0 && !r.Changes.others.AllowN(r.Clock.Now(), 1) {
+	if !r.Changes.others.AllowN(r.Clock.Now(), 1) {
 		return ChangeDelay, nil
 	}
 	if behind, err := r.isBehind(ctx, namespace); err != nil || behind {

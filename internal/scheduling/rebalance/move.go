@@ -72,7 +72,7 @@ func (r *MoveReconciler) Reconcile(ctx context.Context, item dispatch.Request) (
 func (r *MoveReconciler) follow(ctx context.Context, key client.ObjectKey, text string) (event tenantevents.Announcement, err error) {
 	now, interval := r.Clock.Now(), namespaces.MovesInterval(r.Policy)
 	refused := func(why string) tenantevents.Announcement {
-		return tenantevents.Announcement{Kind: corev1.EventTypeWarning, Reason: namespaces.ReasonNotMoved, Message: "No slices are moved for others: " + why}
+		return tenantevents.Announcement{Kind: corev1.EventTypeWarning, Reason: namespaces.ReasonNotMoved, Message: "No slices are moved for the operator: " + why}
 	}
 	order, invalid := placement.DecodeOrder(text, now)
 	if invalid != nil {

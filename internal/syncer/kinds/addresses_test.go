@@ -504,6 +504,9 @@ func TestTakenNode(t *testing.T) {
 			for i := range tc.pods {
 				p.superCache[kind.Pod] = append(p.superCache[kind.Pod], superPodAt("web", fmt.Sprint(i), fmt.Sprintf("%d.%d.0.1", 11+i%100, 128*(i/100)), 1, nil))
 			}
+			honest := superPodAt("web", "of-another-node", "10.99.1.5", 1, nil)
+			honest.Spec.NodeName = "n99"
+			p.superCache[kind.Pod] = append(p.superCache[kind.Pod], honest)
 			b.reconcile(t, networkToldKey)
 			told := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
 			require.LessOrEqual(t, len(told.Ranges), 128)
@@ -515,6 +518,9 @@ func TestTakenNode(t *testing.T) {
 			require.True(t, slices.ContainsFunc(told.Ranges, func(text string) bool {
 				return netip.MustParsePrefix(text).Contains(netip.MustParseAddr("10.213.0.11"))
 			}) || tc.name == "many networks")
+			require.True(t, slices.ContainsFunc(told.Ranges, func(text string) bool {
+				return netip.MustParsePrefix(text).Contains(netip.MustParseAddr("10.99.1.5"))
+			}), "pods of other nodes")
 			condition := meta.FindStatusCondition(told.Conditions, tenancyv1alpha1.ConditionAddressesComplete)
 			require.Equal(t, metav1.ConditionFalse, condition.Status)
 			require.Contains(t, condition.Message, tc.want)

@@ -293,6 +293,16 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 			want: "it has 20000 volumes: at most 1000 go down",
 		},
 		{
+			name: "readiness probes", pod: func(pod *corev1.Pod) {
+				pod.Spec.Containers = containersNamed(500)
+				for i := range pod.Spec.Containers {
+					pod.Spec.Containers[i].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1}
+				}
+				pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 400_000)}
+			},
+			want: "that one of 500 readiness probes has another result",
+		},
+		{
 			name: "resource names, in one of many containers", pod: func(pod *corev1.Pod) {
 				pod.Spec.Containers = containersNamed(500)
 				pod.Spec.Containers[499].Resources.Requests = resourcesNamed(5_000)

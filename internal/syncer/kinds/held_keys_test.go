@@ -37,6 +37,7 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 		most       uint64
 	}{
 		{name: "refused", warned: []string{kind.Pod}, most: 2048},
+		// Without "readiness of pod": only large ones have that, of which limits.cachedBytes lets few in.
 		{name: "waits everywhere", warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true, most: 2816},
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // see above

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// maxLine bounds a line of metrics, and maxFamily the lines of one family, in bytes; Add fails on longer ones.
+	// maxLine bounds a line of metrics, and maxFamily the lines that are parsed at a time, in bytes. Add fails on
+	// longer lines, and on families of histograms and summaries with more, whose series are several lines.
 	maxLine   = 1 << 20
 	maxFamily = 4 << 20
-	// maxKept bounds the names and labels of the series that are kept, in bytes; Add fails on more.
+	// maxKept bounds the names and labels of the series that are kept, in bytes: others are left out.
 	maxKept = 8 << 20
 )
 
@@ -60,25 +61,45 @@ func NewMetrics(own []pods.Pod) *Metrics {
 func (m *Metrics) Add(in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
-	var block bytes.Buffer
+	var block, comments bytes.Buffer // comments are the HELP and TYPE lines of current
 	current := ""
 	for lines.Scan() {
-		if name := commented(lines.Text()); name != "" && name != current {
+		name := commented(lines.Text())
+		if name != "" && name != current {
 			if err := m.addBlock(&block); err != nil {
 				return err
 			}
 			current = name
+			comments.Reset()
 		}
 		if block.Len()+len(lines.Bytes()) > maxFamily {
-			return fmt.Errorf("reading metrics: family %s has more than %d bytes", current, maxFamily)
+			if !splits(comments.String()) {
+				return fmt.Errorf("reading metrics: family %s has more than %d bytes", current, maxFamily)
+			}
+			if err := m.addBlock(&block); err != nil {
+				return err
+			}
+			block.Write(comments.Bytes())
 		}
-		block.Write(lines.Bytes())
-		block.WriteByte('\n')
+		writeLine(&block, lines.Bytes())
+		if name != "" && comments.Len() <= maxLine {
+			writeLine(&comments, lines.Bytes())
+		}
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("reading metrics: %w", err)
 	}
 	return m.addBlock(&block)
+}
+
+func writeLine(to *bytes.Buffer, line []byte) {
+	to.Write(line)
+	to.WriteByte('\n')
+}
+
+// splits reports whether the series of a family of these comments can be read in parts: each is one line.
+func splits(comments string) bool {
+	return strings.Contains(comments, " counter\n") || strings.Contains(comments, " gauge\n")
 }
 
 // commented returns the family that a HELP or TYPE line names, "" for other lines.
@@ -102,9 +123,6 @@ func (m *Metrics) addBlock(block *bytes.Buffer) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		m.addFamily(families[name])
-		if m.kept > maxKept {
-			return fmt.Errorf("keeping metrics: the series of the tenant have more than %d bytes of names and labels", maxKept)
-		}
 	}
 	return nil
 }

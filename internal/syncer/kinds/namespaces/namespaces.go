@@ -81,7 +81,7 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 		if exists {
 			return 0, n.withdraw(ctx, key, superNamespace)
 		}
-		n.env.ClearWarning(key)
+		n.clearWarnings(key)
 	}
 	return 0, nil
 }
@@ -231,13 +231,24 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 		return err
 	}
 	err := n.ensureQuota(ctx, tenant, owner, assignment)
-	ofQuota := key
-	ofQuota.Kind += "/quota" // key itself is cleared when the super namespace is in sync
 	if err == nil {
-		n.env.Warnings.Clear(ofQuota)
+		n.env.Warnings.Clear(ofQuota(key))
 	}
-	n.env.WarnRefused(tenant, ofQuota, tenantNamespace, kind.ReasonFailedCreate, err)
+	n.env.WarnRefused(tenant, ofQuota(key), tenantNamespace, kind.ReasonFailedCreate, err)
 	return err
+}
+
+// ofQuota is the key of warnings about the quota of a super namespace: key itself is cleared when the namespace is in
+// sync.
+func ofQuota(key engine.Key) engine.Key {
+	key.Kind += "/quota"
+	return key
+}
+
+// clearWarnings clears the warnings about a super namespace that is to be no more, and about its quota.
+func (n *Namespaces) clearWarnings(key engine.Key) {
+	n.env.ClearWarning(key)
+	n.env.Warnings.Clear(ofQuota(key))
 }
 
 // create creates a super namespace, if it fits. If one of that name exists that the cache does not have, it returns
@@ -441,7 +452,7 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 	case !proven.Holds(): // nothing was asked, for it is being deleted
 		return engine.Waitf("the cache of super namespaces")
 	}
-	n.env.ClearWarning(key)
+	n.clearWarnings(key)
 	if err := n.lastAnswer(ctx, superNamespace.Name, confirmed.Decision); err != nil {
 		return err
 	}

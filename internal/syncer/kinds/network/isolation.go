@@ -182,7 +182,12 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	if tenant == nil {
 		return 0, nil // the addition of the tenant's objects enqueues the key, or patrol
 	}
+	refused := key
+	refused.Kind += "/refused" // key itself is of the youngest policy
 	if placed, err := i.env.NamespacePlaced(ctx, tenant, key.Namespace); err != nil || !placed {
+		if err == nil {
+			i.env.Warnings.Clear(refused)
+		}
 		return 0, err // a change of the super namespace or of its quota enqueues the key
 	}
 	if _, synced := tenant.Cache.Get(kind.NetworkPolicy, key.Namespace, ""); !synced {
@@ -194,8 +199,6 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	}
 	policies := i.policies(tenant, key)
 	err := i.ensure(ctx, tenant.Owner(key.Namespace, namespace.UID), policies)
-	refused := key
-	refused.Kind += "/refused" // key itself is of the youngest policy
 	if err == nil {
 		i.env.Warnings.Clear(refused)
 	}

@@ -54,6 +54,8 @@ const (
 	// pods are as many as those of nodes.
 	maxToldNodes   = 60
 	maxToldServers = maxClosed - 2*maxToldNodes
+	// maxBlocksOfNode bounds the blocks around pods of one node: its kubelet says what addresses they have.
+	maxBlocksOfNode = 4
 	// rangesPeriod is the least time between two changes of what is seen of a network.
 	rangesPeriod = 5 * time.Second
 )
@@ -64,9 +66,10 @@ type network struct {
 	mu sync.Mutex
 	// seen is nil before the first look.
 	seen *seen
-	// pods are blocks around the addresses of tenants' pods since the first look, at most maxClosed: a node need not
-	// say what ranges its pods have.
-	pods []netip.Prefix
+	// blocksOf are blocks around the addresses of tenants' pods since the first look, by node: a node need not say what
+	// ranges its pods have. pods are all of them, at most maxToldNodes.
+	blocksOf map[string][]netip.Prefix
+	pods     []netip.Prefix
 	// podsLeft is true where blocks around pods are left out, because they are too many.
 	podsLeft bool
 	// next is the earliest time of the next look.
@@ -147,6 +150,9 @@ func (n *network) learnLocked(pod *corev1.Pod) bool {
 	if pod.Spec.HostNetwork {
 		return false
 	}
+	if n.blocksOf == nil {
+		n.blocksOf = map[string][]netip.Prefix{}
+	}
 	isNew := false
 	for _, ip := range kind.IPsOf(pod) {
 		single, ok := kind.ParseAddress(ip)
@@ -157,12 +163,21 @@ func (n *network) learnLocked(pod *corev1.Pod) bool {
 		if single.Addr().Is6() {
 			bits = podBlock6
 		}
-		blocks, left := aggregateUpTo(append(slices.Clone(n.pods), netip.PrefixFrom(single.Addr(), bits).Masked()), maxToldNodes, maxPods4, maxPods6)
-		if left > 0 { // those that came first stay
-			isNew, n.podsLeft = isNew || !n.podsLeft, true
+		block, known := netip.PrefixFrom(single.Addr(), bits).Masked(), n.blocksOf[pod.Spec.NodeName]
+		left := 0
+		switch {
+		case slices.Contains(known, block):
 			continue
+		case len(known) == maxBlocksOfNode: // those that came first stay
+			left = 1
+		default:
+			n.blocksOf[pod.Spec.NodeName] = append(known, block)
+			n.pods, left = aggregateUpTo(slices.Concat(slices.Collect(maps.Values(n.blocksOf))...), maxToldNodes, maxPods4, maxPods6)
+			isNew = true
 		}
-		n.pods, isNew = blocks, true
+		if left > 0 && !n.podsLeft {
+			isNew, n.podsLeft = true, true
+		}
 	}
 	return isNew
 }

@@ -85,7 +85,7 @@ func (p *Pods) tellLeftOut(pair *podPair) {
 func (p *Pods) tellSlowed(pair *podPair, superPod *corev1.Pod) {
 	if container, seconds := podspec.SlowedReadiness(&pair.tenantPod.Spec, &superPod.Spec); container != "" {
 		p.env.WarnOnce(pair.tenant, about(pair.key, aboutReadiness), pair.tenantPod, kind.ReasonReadinessSlowed, fmt.Sprintf(
-			"Super cluster %s: the pod is large, and the readiness probe of container %s has a period of %d s there, for all of the pod is written each time that it becomes ready or not: a smaller one (fewer variables, shorter values) keeps its own",
+			"Super cluster %s: the pod is large, and the readiness probe of container %s has a period of %d s there, for all of the pod is written each time that it becomes ready or not: a smaller one, as without the variables of Services (enableServiceLinks: false), keeps its own",
 			p.env.ID, container, seconds))
 	}
 }

@@ -27,8 +27,10 @@ const (
 // slowReadiness raises the periods of a large new super pod's readiness probes, up to slowest, so that kubelets write
 // readinessBytes of it.
 func slowReadiness(superPod *corev1.Pod) {
-	for _, probe := range readinessProbes(&superPod.Spec) {
-		if least := leastPeriod(superPod, probe); least > period(probe) {
+	probes := readinessProbes(&superPod.Spec)
+	written := writtenOf(superPod, len(probes))
+	for _, probe := range probes {
+		if least := leastPeriod(written, probe); least > period(probe) {
 			probe.PeriodSeconds = int32(min(least, slowest)) //nolint:gosec // It is bounded.
 		}
 	}
@@ -38,33 +40,42 @@ func slowReadiness(superPod *corev1.Pod) {
 // written because its readiness probes are as they are; "" if not. Of one that grows, existing is not nil and it is
 // twice that: what a person adds to look at it is to fit.
 func ExcessOfReadiness(superPod, existing *corev1.Pod) string {
-	slack := int64(1)
+	probes, slack := readinessProbes(&superPod.Spec), int64(1)
+	written := writtenOf(superPod, len(probes))
 	if existing != nil {
 		if slack = 2; objectsize.Stored(superPod) <= objectsize.Stored(existing) {
 			return ""
 		}
 	}
-	probes := readinessProbes(&superPod.Spec)
 	for _, name := range slices.Sorted(maps.Keys(probes)) {
-		if least := leastPeriod(superPod, probes[name]); least > slack*period(probes[name]) {
-			return fmt.Sprintf("it takes %d bytes, and its node would write all of them each time that one of %d readiness probes has another result: that of container %s may have a period of %d s or more",
+		if least := leastPeriod(written, probes[name]); least > slack*period(probes[name]) {
+			return fmt.Sprintf("it takes %d bytes, and its node would write all of them each time that one of %d readiness probes has another result: "+
+				"that of container %s may have a period of %d s or more, or the pod fewer bytes, as without the variables of Services (enableServiceLinks: false)",
 				objectsize.Of(superPod), len(probes), name, least)
 		}
 	}
 	return ""
 }
 
-// leastPeriod returns the period in seconds of a readiness probe of a super pod with which kubelets write
-// readinessBytes of it, 0 for a pod that is not large.
-func leastPeriod(superPod *corev1.Pod, probe *corev1.Probe) int64 {
+// writtenOf returns how many bytes kubelets write of a super pod while each of its readiness probes has another result
+// and the first one again, 0 for a pod that is not large.
+func writtenOf(superPod *corev1.Pod, probes int) int64 {
+	if probes == 0 {
+		return 0
+	}
 	containers := len(superPod.Spec.InitContainers) + len(superPod.Spec.Containers)
 	stored := 2*objectsize.Stored(superPod) + int64(containers)*statusBytes
 	if stored <= largePod {
 		return 0
 	}
+	return 2 * stored * int64(probes)
+}
+
+// leastPeriod returns the period in seconds of a readiness probe with which readinessBytes a second are written.
+func leastPeriod(written int64, probe *corev1.Probe) int64 {
 	// The zero values are the API server's defaults.
 	turn := int64(max(probe.SuccessThreshold, 1)) + int64(cmp.Or(probe.FailureThreshold, 3))
-	written, allowed := 2*stored*int64(len(readinessProbes(&superPod.Spec))), turn*readinessBytes
+	allowed := turn * readinessBytes
 	return (written + allowed - 1) / allowed
 }
 
