@@ -36,7 +36,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
-	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -67,7 +67,7 @@ type modelProcess struct {
 	cached, noded int
 	caughtUp      int
 	// ledgers are those of the super clusters that it has listed.
-	ledgers map[string]*superclusters.Ledger
+	ledgers map[string]*usage.Ledger
 	tenants map[string]*modelConnection
 	// busy are the workers that are at work: each does one thing at a time.
 	busy map[string]bool
@@ -95,7 +95,7 @@ type modelConnection struct {
 func newModelProcess(w *modelWorld, store *modelStore) *modelProcess {
 	p := &modelProcess{
 		world: w, began: w.clock.Now(), cache: map[types.NamespacedName]*schedulerv1alpha1.NamespacePlacement{}, nodes: map[string]*corev1.Node{},
-		ledgers: map[string]*superclusters.Ledger{}, tenants: map[string]*modelConnection{}, busy: map[string]bool{}, namespaces: view.NewNamespaces(),
+		ledgers: map[string]*usage.Ledger{}, tenants: map[string]*modelConnection{}, busy: map[string]bool{}, namespaces: view.NewNamespaces(),
 	}
 	p.ctx, p.kill = context.WithCancel(klog.NewContext(w.Context(), logr.Discard()))
 	written, live := plainClient(store), plainClient(store)
@@ -248,7 +248,7 @@ func (p *modelProcess) hears() {
 
 // lists begins to measure a super cluster, from what it holds now.
 func (p *modelProcess) lists(super *modelSuper) {
-	ledger := superclusters.NewLedger()
+	ledger := usage.NewLedger()
 	ledger.Clock = p.world.clock
 	for _, node := range super.nodes {
 		ledger.SetNode(node)

@@ -25,6 +25,7 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
@@ -53,7 +54,7 @@ type modelWorld struct {
 	*testing.T
 	random   *rand.Rand
 	clock    *testingclock.FakePassiveClock
-	headroom superclusters.Headroom
+	headroom usage.Headroom
 	meta     *modelStore
 	// supers are the super clusters that are there, and joined all that ever were.
 	supers  map[string]*modelSuper
@@ -210,7 +211,7 @@ func newModelWorld(t *testing.T, seed uint64) *modelWorld {
 		policies: map[string]*policy.Ref{}, nominated: map[string]time.Time{}, nominatedBy: map[string]*modelProcess{},
 	}
 	var err error
-	w.headroom, err = superclusters.ParseHeadroom(`{"cpu":"10%"}`)
+	w.headroom, err = usage.ParseHeadroom(`{"cpu":"10%"}`)
 	require.NoError(t, err)
 	w.meta = &modelStore{
 		objects: map[types.NamespacedName]*schedulerv1alpha1.NamespacePlacement{}, wrote: w.wrote,
@@ -403,7 +404,7 @@ func (w *modelWorld) resizes(super *modelSuper) {
 	size := fmt.Sprint([]int{4, 6, 8, 8, 12}[w.random.IntN(5)])
 	node := builders.Node("n1", "cpu", size, "memory", size+"Gi", "pods", "500").Obj()
 	super.nodes = []*corev1.Node{node}
-	w.tells(super, &super.quotaEvents, 1, func(ledger *superclusters.Ledger) { ledger.SetNode(node) })
+	w.tells(super, &super.quotaEvents, 1, func(ledger *usage.Ledger) { ledger.SetNode(node) })
 	w.did["resized"]++
 }
 
@@ -890,7 +891,7 @@ func reservedOf(np *schedulerv1alpha1.NamespacePlacement, cluster string) slice.
 }
 
 // tells has the ledger of the process told of something, later: at most a multiple of longestLag.
-func (w *modelWorld) tells(super *modelSuper, queue *[]modelEvent, times time.Duration, tell func(*superclusters.Ledger)) {
+func (w *modelWorld) tells(super *modelSuper, queue *[]modelEvent, times time.Duration, tell func(*usage.Ledger)) {
 	*queue = append(*queue, modelEvent{w.clock.Now().Add(times * w.lag()), func() {
 		if ledger := w.process.ledgers[super.id]; ledger != nil {
 			tell(ledger)
@@ -902,7 +903,7 @@ func (w *modelWorld) tells(super *modelSuper, queue *[]modelEvent, times time.Du
 func (w *modelWorld) storeQuota(super *modelSuper, key types.NamespacedName, quota *corev1.ResourceQuota) {
 	quota.ResourceVersion = w.version()
 	super.quotas[key] = quota
-	w.tells(super, &super.quotaEvents, 1, func(ledger *superclusters.Ledger) { ledger.SetQuota(quota) })
+	w.tells(super, &super.quotaEvents, 1, func(ledger *usage.Ledger) { ledger.SetQuota(quota) })
 }
 
 // superActs is what a super cluster and its syncer do about a namespace: controllers follow specs, pods start as far as
@@ -986,7 +987,7 @@ func (w *modelWorld) reportsPods(super *modelSuper, key types.NamespacedName) {
 func (w *modelWorld) endsNamespace(super *modelSuper, key types.NamespacedName) {
 	if quota := super.quotas[key]; super.ending[key] && quota != nil {
 		delete(super.quotas, key)
-		w.tells(super, &super.quotaEvents, 1, func(ledger *superclusters.Ledger) { ledger.DeleteQuota(quota) })
+		w.tells(super, &super.quotaEvents, 1, func(ledger *usage.Ledger) { ledger.DeleteQuota(quota) })
 	}
 	if super.ending[key] && super.quotas[key] == nil && super.requests(key).IsZero() {
 		delete(super.ending, key)
@@ -1013,14 +1014,14 @@ func (w *modelWorld) starts(super *modelSuper, pod *modelPod, quota *corev1.Reso
 	quota.Status.Used = charges(sum)
 	w.storeQuota(super, pod.key, quota)
 	super.pods[object.UID] = &modelSuperPod{key: pod.key, object: object, of: pod.object.UID}
-	w.tells(super, &super.podEvents, 2, func(ledger *superclusters.Ledger) { ledger.SetPod(object) })
+	w.tells(super, &super.podEvents, 2, func(ledger *usage.Ledger) { ledger.SetPod(object) })
 	w.tenants[pod.key.Namespace].change(pod, func(object *corev1.Pod) { object.Spec.NodeName = super.id })
 }
 
 // stops ends a pod of a super cluster.
 func (w *modelWorld) stops(super *modelSuper, uid types.UID) {
 	delete(super.pods, uid)
-	w.tells(super, &super.podEvents, 1, func(ledger *superclusters.Ledger) { ledger.DeletePod(uid) })
+	w.tells(super, &super.podEvents, 1, func(ledger *usage.Ledger) { ledger.DeletePod(uid) })
 }
 
 // finishes lets a pod end well: it counts no more, and stays.

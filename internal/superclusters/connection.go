@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -271,7 +272,7 @@ func (c *connection) Serve(ctx context.Context, ready func()) error {
 	case <-c.probed: // of an earlier Serve
 	default:
 	}
-	ledger := NewLedger()
+	ledger := usage.NewLedger()
 	defer c.controller.measures.serve(id, &measure{ledger: ledger, touch: c.touch, client: c.client, uid: c.uid})()
 	return c.ended(runInformers(ctx, c.informing, ledger, c.touch, func(ctx context.Context) error {
 		if !c.controller.measures.waitSynced(ctx) {
@@ -296,7 +297,7 @@ func (c *connection) ended(err error) error {
 
 // publish writes the virtual Node whenever capacity, or what the operator says of it, has changed, and after each
 // probe; a probe that was answered renews the Lease too. It returns when the Node's name is taken.
-func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) error {
+func (c *connection) publish(ctx context.Context, ledger *usage.Ledger, id string) error {
 	defer c.controller.Metrics.forget(id)
 	c.publishes.Store(true)
 	defer c.publishes.Store(false)
@@ -340,7 +341,7 @@ func (c *connection) publish(ctx context.Context, ledger *Ledger, id string) err
 }
 
 // desiredNode returns what the virtual Node has to be. failed is why it is not Ready, the zero Reason when it is.
-func (c *connection) desiredNode(ledger *Ledger, id string, failed tenancy.Reason) *desiredNode {
+func (c *connection) desiredNode(ledger *usage.Ledger, id string, failed tenancy.Reason) *desiredNode {
 	c.mu.Lock()
 	said := c.declared
 	c.mu.Unlock()

@@ -29,6 +29,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -38,7 +39,7 @@ type served struct{ *connection }
 
 func (s *served) Serve(ctx context.Context, ready func()) error {
 	ready()
-	return s.publish(ctx, NewLedger(), s.ownedID())
+	return s.publish(ctx, usage.NewLedger(), s.ownedID())
 }
 
 func superClusterInfo(id string) *corev1.ConfigMap {
@@ -553,7 +554,7 @@ func TestNameless(t *testing.T) {
 	require.NoError(t, conn.Connect(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { _ = conn.publish(ctx, NewLedger(), "r1") })
+	running.Go(func() { _ = conn.publish(ctx, usage.NewLedger(), "r1") })
 	defer running.Wait()
 	defer cancel()
 	ready := func() string {
@@ -584,7 +585,7 @@ func TestPanicOfAnEventHandler(t *testing.T) {
 			if tc.first {
 				inSuper = builders.Clientset(node)
 			}
-			var none *Ledger // its methods panic
+			var none *usage.Ledger // its methods panic
 			err := runInformers(t.Context(), inSuper, none, func() {}, func(ctx context.Context) error {
 				if !tc.first {
 					_, err := inSuper.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})

@@ -34,6 +34,7 @@ import (
 	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -286,7 +287,7 @@ func (c *Controller) readDeclared(cluster *metav1.PartialObjectMetadata) declare
 	c.mu.Lock()
 	said, known := c.declared[name]
 	c.mu.Unlock()
-	headroom, err := ParseHeadroom(cluster.Annotations[schedulerv1alpha1.AnnotationHeadroom])
+	headroom, err := usage.ParseHeadroom(cluster.Annotations[schedulerv1alpha1.AnnotationHeadroom])
 	if c.warnInvalid(cluster, "headroom", schedulerv1alpha1.AnnotationHeadroom, ReasonInvalidHeadroom, err); err == nil {
 		said.headroom = headroom
 	}

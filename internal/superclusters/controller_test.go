@@ -22,6 +22,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -275,7 +276,7 @@ func TestReadStorage(t *testing.T) {
 		if said.storage != nil && *said.storage == 0 {
 			return "none"
 		}
-		return said.headroom.Apply(said.of(Capacity{}).Offered).String()
+		return said.headroom.Apply(said.of(usage.Capacity{}).Offered).String()
 	}
 	require.Equal(t, "none", read("much", ""), "none was valid yet: nothing is given away")
 	require.Contains(t, <-recorder.Events, "Warning InvalidStorage Annotation "+schedulerv1alpha1.AnnotationStorage)

@@ -19,6 +19,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -31,7 +32,7 @@ const (
 // runInformers feeds ledger from informers on a super cluster's nodes, its pods that have not ended, those that have no
 // node included, and the quotas and claims that syncers wrote, until ctx ends. It calls work once the caches are
 // filled. All that it started has ended when it returns. dirty is called after every change.
-func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledger, dirty func(), work func(context.Context) error) error {
+func runInformers(ctx context.Context, client kubernetes.Interface, ledger *usage.Ledger, dirty func(), work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -54,7 +55,7 @@ func runInformers(ctx context.Context, client kubernetes.Interface, ledger *Ledg
 	})
 	if err := errors.Join(
 		nodes.SetTransform(engage.Transform(ctx, "trimming nodes", cancel, trimNode)),
-		pods.SetTransform(engage.Transform(ctx, "trimming pods", cancel, trimPod)),
+		pods.SetTransform(engage.Transform(ctx, "trimming pods", cancel, usage.TrimPod)),
 		quotas.SetTransform(engage.Transform(ctx, "trimming quotas", cancel, trimQuota)),
 		claims.SetTransform(engage.Transform(ctx, "trimming claims", cancel, trimClaim)),
 		nodes.SetWatchErrorHandlerWithContext(failures.record), pods.SetWatchErrorHandlerWithContext(failures.record),
@@ -104,7 +105,7 @@ func panicOf(ctx context.Context) error {
 }
 
 // handle connects the informers with the ledger. Each change of the ledger is a call of apply, which makes it.
-func handle(nodes, pods, quotas, claims cache.SharedIndexInformer, ledger *Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
+func handle(nodes, pods, quotas, claims cache.SharedIndexInformer, ledger *usage.Ledger, apply func(func() bool)) ([]cache.InformerSynced, error) {
 	ofNodes, err := nodes.AddEventHandler(engage.ObjectHandler(
 		func(node *corev1.Node) { apply(func() bool { return ledger.SetNode(node) }) },
 		func(node *corev1.Node) { apply(func() bool { return ledger.DeleteNode(node.Name) }) }))
@@ -112,16 +113,16 @@ func handle(nodes, pods, quotas, claims cache.SharedIndexInformer, ledger *Ledge
 		return nil, fmt.Errorf("watching nodes: %w", err)
 	}
 	ofPods, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { apply(func() bool { return ledger.setPod(object.(*podRecord)) }) },
+		AddFunc: func(object any) { apply(func() bool { return ledger.SetRecord(object.(*usage.PodRecord)) }) },
 		UpdateFunc: func(before, object any) {
-			was, pod := before.(*podRecord), object.(*podRecord)
+			was, pod := before.(*usage.PodRecord), object.(*usage.PodRecord)
 			if was.UID != pod.UID { // deleted and made again between two lists
 				apply(func() bool { return ledger.DeletePod(was.UID) })
 			}
-			apply(func() bool { return ledger.setPod(pod) })
+			apply(func() bool { return ledger.SetRecord(pod) })
 		},
 		DeleteFunc: func(object any) {
-			if pod, ok := engage.Object[*podRecord](object); ok {
+			if pod, ok := engage.Object[*usage.PodRecord](object); ok {
 				apply(func() bool { return ledger.DeletePod(pod.UID) })
 			}
 		},
@@ -231,7 +232,7 @@ func trimClaim(object any) (any, error) {
 		return object, nil
 	}
 	trimmed := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: same(claim.Namespace), Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Namespace: usage.Intern(claim.Namespace), Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion},
 	}
 	trimmed.Spec.Resources.Requests = slice.Amounts{corev1.ResourceStorage: slice.Size(claim)}.List()
 	if owner, ours := tenancy.GetOwner(claim); ours {

@@ -5,14 +5,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/test/builders"
 )
+
+var webKey = types.NamespacedName{Namespace: "tenant", Name: "web"}
 
 func amounts(list corev1.ResourceList) slice.Amounts { return slice.Of(list) }
 
@@ -33,35 +38,36 @@ func TestTrimmedObjectsCountTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trimmed, err := trimPod(pod)
+			trimmed, err := usage.TrimPod(pod)
 			require.NoError(t, err)
-			ledger := NewLedger()
+			ledger := usage.NewLedger()
 			ledger.SetNode(builders.Node("n1", "cpu", "8", "memory", "8Gi", "pods", "110").Obj())
-			ledger.setPod(trimmed.(*podRecord))
+			ledger.SetRecord(trimmed.(*usage.PodRecord))
 			whole := amounts(builders.Resources("cpu", "8", "memory", "8Gi", "pods", "110"))
 			require.Equal(t, whole.Minus(slice.Taken(pod, slice.Reading{Pods: true})).String(), ledger.Capacity().Offered.String())
 			require.NotEqual(t, whole.String(), ledger.Capacity().Offered.String())
 		})
 	}
-	quota := holdsStorage(answers("d1", quotaFor(webKey, "u1", "requests.cpu", "1", "requests.storage", "5Gi")))
+	quota := builders.OwnedQuota(webKey, "u1", "requests.cpu", "1", "requests.storage", "5Gi")
+	quota.Annotations[schedulerv1alpha1.AnnotationDecision], quota.Annotations[schedulerv1alpha1.AnnotationHoldsStorage] = "d1", "true"
 	quota.Status = corev1.ResourceQuotaStatus{Hard: builders.Resources("requests.cpu", "2"), Used: builders.Resources("requests.cpu", "3")}
 	trimmed, err := trimQuota(quota)
 	require.NoError(t, err)
-	ledger, whole := NewLedger(), NewLedger()
+	ledger, whole := usage.NewLedger(), usage.NewLedger()
 	ledger.SetQuota(trimmed.(*corev1.ResourceQuota))
 	whole.SetQuota(quota)
 	require.Equal(t, whole.Use(webKey), ledger.Use(webKey))
 	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: amounts(builders.Resources("cpu", "3", "storage", "5Gi")), NamespaceUID: "u1", Decision: "d1"}, ledger.Use(webKey))
-	claim := claimFor(webKey, "c", "1Gi")
+	claim := builders.OwnedClaim(webKey, "c", "1Gi")
 	claim.Status.Capacity = builders.Resources("storage", "2Gi")
 	trimmed, err = trimClaim(claim)
 	require.NoError(t, err)
-	ledger = NewLedger()
+	ledger = usage.NewLedger()
 	ledger.SetClaim(trimmed.(*corev1.PersistentVolumeClaim))
 	require.EqualValues(t, 1, ledger.Use(webKey).Claims)
 	require.Equal(t, "storage=2Gi", ledger.Use(webKey).Requests.String())
 	tombstone := cache.DeletedFinalStateUnknown{Key: "web/p"}
-	for _, trim := range []cache.TransformFunc{trimPod, trimNode, trimQuota, trimClaim} {
+	for _, trim := range []cache.TransformFunc{usage.TrimPod, trimNode, trimQuota, trimClaim} {
 		got, err := trim(tombstone)
 		require.NoError(t, err)
 		require.Equal(t, tombstone, got)

@@ -12,6 +12,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -139,10 +140,10 @@ func TestProgressOfADrain(t *testing.T) {
 	m.reserve(growing, growing) // what waits for room is what the quota has grown by
 	look(false, "False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 2")
 
-	ledger := NewLedger()
+	ledger := usage.NewLedger()
 	defer m.serve("r1", &measure{ledger: ledger, touch: func() {}})()
 	for i, name := range []string{"waits-for-room", "waits-for-pods"} {
-		ledger.SetClaim(claimFor(types.NamespacedName{Namespace: "vc", Name: name}, types.UID(name)))
+		ledger.SetClaim(builders.OwnedClaim(types.NamespacedName{Namespace: "vc", Name: name}, types.UID(name)))
 		look(true, []string{
 			"False Draining: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 1; kept for their volumes, which do not move: 1",
 			"False VolumesStay: Namespaces that are still placed here: 2; waiting for room elsewhere: 0, for pods to end: 0; kept for their volumes, which do not move: 2",
@@ -174,10 +175,10 @@ func TestTheIDThatAClusterHadIsGone(t *testing.T) {
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	controller, _ := newController(t, interceptor.Funcs{})
-	ledger := NewLedger()
+	ledger := usage.NewLedger()
 	defer controller.measures.serve("r1", &measure{ledger: ledger, answers: true, touch: func() {}})()
-	ledger.SetQuota(quotaFor(webKey, "uid", "requests.cpu", "0"))
-	ledger.SetPod(ours(webKey, "p", "n1", "cpu", "2"))
+	ledger.SetQuota(builders.OwnedQuota(webKey, "uid", "requests.cpu", "0"))
+	ledger.SetPod(builders.OwnedPod(webKey, "p", "n1", "cpu", "2"))
 	held, _ := controller.Held(t.Context(), webKey, "uid")
 	require.Equal(t, map[string]slice.Amounts{"r1": {"cpu": 2000, "pods": 1}}, held)
 	held, _ = controller.Held(t.Context(), webKey, "another")

@@ -20,6 +20,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -81,7 +82,7 @@ func TestLeft(t *testing.T) {
 				inSuper.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("broken") })
 			}
 			if !tc.away {
-				defer controller.measures.serve("r1", &measure{ledger: NewLedger(), touch: func() {}, client: inSuper, uid: "uid-r1"})()
+				defer controller.measures.serve("r1", &measure{ledger: usage.NewLedger(), touch: func() {}, client: inSuper, uid: "uid-r1"})()
 				controller.measures.setAnswers("r1", !tc.silent)
 			}
 			left, err := controller.Left(t.Context(), "vc", "uid")

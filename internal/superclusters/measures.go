@@ -21,6 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -46,7 +47,7 @@ type measures struct {
 
 // measure is the ledger of a super cluster that is served.
 type measure struct {
-	ledger *Ledger
+	ledger *usage.Ledger
 	// touch has the virtual Node compared with the ledger.
 	touch func()
 	// client reads the super cluster live, and uid is the UID that it had when client was made.
@@ -90,7 +91,7 @@ func (m *measures) setAnswers(id string, answers bool) {
 	served.answers = answers
 	m.mu.Unlock()
 	if answers {
-		m.tell(served.ledger.namespacesHere())
+		m.tell(served.ledger.Namespaces())
 	}
 }
 
@@ -116,7 +117,7 @@ func (m *measures) tell(namespaces []types.NamespacedName) {
 }
 
 // ledger returns the ledger of a super cluster that answers, nil for any other.
-func (m *measures) ledger(id string) *Ledger {
+func (m *measures) ledger(id string) *usage.Ledger {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if served, exists := m.serving[id]; exists && served.answers {
@@ -136,10 +137,10 @@ func (m *measures) client(id string) (kubernetes.Interface, types.UID) {
 }
 
 // all returns the ledgers of the super clusters that answer.
-func (m *measures) all() map[string]*Ledger {
+func (m *measures) all() map[string]*usage.Ledger {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ledgers := make(map[string]*Ledger, len(m.serving))
+	ledgers := make(map[string]*usage.Ledger, len(m.serving))
 	for id, served := range m.serving {
 		if served.answers {
 			ledgers[id] = served.ledger
@@ -434,7 +435,7 @@ func (c *Controller) goneCluster(nodes []corev1.Node) {
 }
 
 // overcommit returns what is committed beyond what a super cluster can hold for tenants, headroom kept.
-func overcommit(capacity *Capacity, headroom Headroom) (excess, room slice.Amounts) {
+func overcommit(capacity *usage.Capacity, headroom usage.Headroom) (excess, room slice.Amounts) {
 	room = headroom.Apply(capacity.Offered)
 	return capacity.Committed.Minus(room), room
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -39,7 +40,7 @@ func TestSlicesOfSuperClusters(t *testing.T) {
 			t.Parallel()
 			m, err := NewMetrics(prometheus.NewRegistry())
 			require.NoError(t, err)
-			m.set("r1", &desiredNode{capacity: Capacity{Offered: tc.offered, Committed: tc.committed}, ready: tc.ready}, 7, tc.size)
+			m.set("r1", &desiredNode{capacity: usage.Capacity{Offered: tc.offered, Committed: tc.committed}, ready: tc.ready}, 7, tc.size)
 			require.InDelta(t, 7, testutil.ToFloat64(m.slices.WithLabelValues("r1", "used")), 0)
 			require.InDelta(t, tc.wantFree, testutil.ToFloat64(m.slices.WithLabelValues("r1", "free")), 0)
 		})
@@ -55,7 +56,7 @@ func TestMetricsOfSuperClustersEnd(t *testing.T) {
 	again, err := NewMetrics(registry)
 	require.NoError(t, err)
 	require.Equal(t, m, again)
-	full := &desiredNode{capacity: Capacity{Offered: resources("cpu", "2"), Committed: resources("cpu", "3")}, ready: metav1.ConditionTrue}
+	full := &desiredNode{capacity: usage.Capacity{Offered: resources("cpu", "2"), Committed: resources("cpu", "3")}, ready: metav1.ConditionTrue}
 	m.set("r1", full, 3, resources("cpu", "1"))
 	m.set("r2", full, 1, resources("cpu", "1"))
 	m.forget("r1")

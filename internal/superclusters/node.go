@@ -15,6 +15,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 )
 
 const (
@@ -101,7 +102,7 @@ type desiredNode struct {
 	// uid identifies the super cluster, see readUID.
 	uid      types.UID
 	cluster  types.NamespacedName
-	capacity Capacity // with what is declared
+	capacity usage.Capacity // with what is declared
 	declared declared
 	ready    metav1.ConditionStatus
 	reason   string
@@ -323,7 +324,7 @@ func setCondition(node *corev1.Node, condition corev1.NodeCondition, now time.Ti
 	return true
 }
 
-func readyMessage(capacity *Capacity) (reason, message string) {
+func readyMessage(capacity *usage.Capacity) (reason, message string) {
 	if capacity.Nodes == 0 {
 		return ReasonNoNodes, fmt.Sprintf("None of %d nodes is Ready and schedulable", capacity.AllNodes)
 	}

@@ -16,13 +16,14 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/test/builders"
 )
 
 func desired(region, zone string) *desiredNode {
 	return &desiredNode{
 		id: "r1", cluster: types.NamespacedName{Namespace: "default", Name: "first"}, ready: metav1.ConditionTrue, reason: ReasonSuperClusterReady,
-		capacity: Capacity{Offered: slice.Amounts{"cpu": 4000}, Nodes: 1, AllNodes: 1, Region: region, Zone: zone},
+		capacity: usage.Capacity{Offered: slice.Amounts{"cpu": 4000}, Nodes: 1, AllNodes: 1, Region: region, Zone: zone},
 	}
 }
 
@@ -128,7 +129,7 @@ func TestPublishReadsOnConflictOnly(t *testing.T) {
 func TestOvercommitted(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	headroom, err := ParseHeadroom(`{"cpu":"25%"}`)
+	headroom, err := usage.ParseHeadroom(`{"cpu":"25%"}`)
 	require.NoError(t, err)
 	for _, tc := range []struct {
 		name              string
@@ -183,7 +184,7 @@ func TestDeclaredStorage(t *testing.T) {
 			var err error
 			said.storage, err = ParseStorage(tc.text)
 			require.NoError(t, err)
-			said.headroom, err = ParseHeadroom(tc.headroom)
+			said.headroom, err = usage.ParseHeadroom(tc.headroom)
 			require.NoError(t, err)
 			d := desired("", "")
 			d.capacity.Beyond, d.capacity.Committed = slice.Amounts{"storage": tc.beyond}, slice.Amounts{"storage": tc.committed}

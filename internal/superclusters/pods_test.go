@@ -45,21 +45,6 @@ func TestPodsOnVirtualNode(t *testing.T) {
 	}
 }
 
-// TestContainersThatAreAddedCount: a super pod takes what it requests, with the containers that admission in the super
-// cluster added.
-func TestContainersThatAreAddedCount(t *testing.T) {
-	t.Parallel()
-	pod := builders.Pod("sp-web", "p").Node("n1").Obj()
-	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: builders.Requests("cpu", "1")}}
-	proxy := corev1.Container{Name: "proxy", Resources: builders.Requests("cpu", "500m", "memory", "1Mi")}
-	pod.Spec.Containers = append(pod.Spec.Containers, proxy)
-	got := map[corev1.ResourceName]int64{}
-	for _, taken := range recordOf(pod).taken {
-		got[taken.resource] = taken.amount
-	}
-	require.Equal(t, map[corev1.ResourceName]int64{"cpu": 1500, "memory": 1 << 20, "pods": 1}, got)
-}
-
 func TestPodsAreListedFromTimeToTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

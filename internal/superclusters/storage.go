@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 )
 
 // maxStorageLength bounds what is parsed of a storage annotation.
@@ -15,7 +16,7 @@ const maxStorageLength = 32
 
 // declared is what the operator says of a super cluster, in annotations of its Cluster. The zero value says nothing.
 type declared struct {
-	headroom Headroom
+	headroom usage.Headroom
 	// storage is how many bytes it can hold for claims of tenants, nil for any number: nodes do not say.
 	storage *int64
 }
@@ -41,7 +42,7 @@ func ParseStorage(text string) (*int64, error) {
 }
 
 // of returns the capacity of a super cluster of which that is said. Where nothing is said of its storage, none counts.
-func (d *declared) of(capacity Capacity) Capacity {
+func (d *declared) of(capacity usage.Capacity) usage.Capacity {
 	if d.storage == nil {
 		capacity.Beyond, capacity.Committed = capacity.Beyond.OfPods(), capacity.Committed.OfPods()
 		return capacity

@@ -95,6 +95,8 @@ func (c *ControlPlane) controllerManager() []string {
 		"--root-ca-file=" + c.pki("ca.crt"), "--service-account-private-key-file=" + c.pki("service-accounts.key"),
 		"--cluster-signing-cert-file=" + c.pki("ca.crt"), "--cluster-signing-key-file=" + c.pki("ca.key"),
 		"--service-cluster-ip-range=" + c.ServiceCIDR,
+		// A charge of a request that died in between stays until quotas are counted: five minutes by default.
+		"--resource-quota-sync-period=15s",
 		"--horizontal-pod-autoscaler-sync-period=5s", "--horizontal-pod-autoscaler-cpu-initialization-period=5s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=5s",
 	}

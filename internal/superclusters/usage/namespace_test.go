@@ -1,4 +1,4 @@
-package superclusters
+package usage
 
 import (
 	"fmt"
@@ -24,34 +24,6 @@ import (
 )
 
 var webKey = types.NamespacedName{Namespace: "tenant", Name: "web"}
-
-func ownerOf(key types.NamespacedName, uid types.UID) tenancy.Owner {
-	vc := types.NamespacedName{Namespace: "default", Name: key.Namespace}
-	return tenancy.Owner{ClusterKey: key.Namespace, VirtualCluster: vc, VirtualClusterUID: "vc", Namespace: key.Name, UID: uid}
-}
-
-// ours is a pod that a syncer made, on a node unless that is "".
-func ours(key types.NamespacedName, name, node string, requests ...string) *corev1.Pod {
-	pod := builders.Pod(tenancy.SuperNamespace(key.Namespace, key.Name), name, requests...).UID(name).Node(node).Obj()
-	tenancy.SetOwner(pod, ownerOf(key, types.UID("tenant-"+name)))
-	return pod
-}
-
-func quotaFor(key types.NamespacedName, uid types.UID, hard ...string) *corev1.ResourceQuota {
-	quota := builders.Quota(tenancy.SuperNamespace(key.Namespace, key.Name), quotaName, hard...)
-	tenancy.SetOwner(quota, ownerOf(key, uid))
-	return quota
-}
-
-// claimFor is a claim that a syncer made, of a size if any.
-func claimFor(key types.NamespacedName, uid types.UID, size ...string) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: tenancy.SuperNamespace(key.Namespace, key.Name), Name: string(uid), UID: uid}}
-	for _, bytes := range size {
-		claim.Spec.Resources.Requests = builders.Resources("storage", bytes)
-	}
-	tenancy.SetOwner(claim, ownerOf(key, "tenant-"+uid))
-	return claim
-}
 
 // answers lets quota answer a decision.
 func answers(decision string, quota *corev1.ResourceQuota) *corev1.ResourceQuota {
@@ -79,22 +51,22 @@ func TestLedgerCountsStorage(t *testing.T) {
 	}
 	ledger.SetReserved(webKey, slice.Amounts{"storage": 5 << 30})
 	want("", "", "storage=5Gi", 0)
-	ledger.SetQuota(quotaFor(webKey, "u1", "requests.storage", "100Gi"))
+	ledger.SetQuota(builders.OwnedQuota(webKey, "u1", "requests.storage", "100Gi"))
 	want("", "", "storage=5Gi", 1) // the policy's limit is nobody's reservation
-	ledger.SetQuota(holdsStorage(quotaFor(webKey, "u1", "requests.storage", "5Gi")))
+	ledger.SetQuota(holdsStorage(builders.OwnedQuota(webKey, "u1", "requests.storage", "5Gi")))
 	want("storage=5Gi", "", "storage=5Gi", 1)
-	ledger.SetClaim(claimFor(webKey, "a", "3Gi"))
+	ledger.SetClaim(builders.OwnedClaim(webKey, "a", "3Gi"))
 	want("storage=5Gi", "", "storage=5Gi", 1)
-	require.True(t, ledger.SetClaim(claimFor(webKey, "a", "6Gi")), "it has grown beyond what is reserved")
+	require.True(t, ledger.SetClaim(builders.OwnedClaim(webKey, "a", "6Gi")), "it has grown beyond what is reserved")
 	want("storage=6Gi", "storage=1Gi", "storage=6Gi", 1)
 	require.True(t, ledger.HasOnlyVolumes(webKey))
-	require.True(t, ledger.SetClaim(claimFor(webKey, "a", "2Gi")))
+	require.True(t, ledger.SetClaim(builders.OwnedClaim(webKey, "a", "2Gi")))
 	want("storage=5Gi", "", "storage=5Gi", 2)
-	require.True(t, ledger.SetClaim(claimFor(dbKey, "b", "1Gi")), "what nobody has reserved is off the capacity")
+	require.True(t, ledger.SetClaim(builders.OwnedClaim(dbKey, "b", "1Gi")), "what nobody has reserved is off the capacity")
 	want("storage=5Gi", "storage=1Gi", "storage=6Gi", 2)
 	use := ledger.Use(dbKey)
 	require.True(t, use.IsNothing(), "volumes hold no NamespacePlacement")
-	ledger.SetQuota(quotaFor(webKey, "u1"))
+	ledger.SetQuota(builders.OwnedQuota(webKey, "u1"))
 	want("storage=2Gi", "storage=1Gi", "storage=6Gi", 3)
 	ledger.DeleteClaim("a")
 	ledger.DeleteClaim("b")
@@ -115,13 +87,13 @@ func TestLedgerCountsClaims(t *testing.T) {
 		require.Equal(t, onlyVolumes, ledger.HasOnlyVolumes(webKey))
 		require.Equal(t, told, freed)
 	}
-	foreign := claimFor(webKey, "foreign")
+	foreign := builders.OwnedClaim(webKey, "foreign")
 	foreign.Labels, foreign.Annotations = nil, nil
 	want(false, ledger.SetClaim(foreign), 0, false, 0)
-	want(true, ledger.SetClaim(claimFor(webKey, "a")), 1, true, 0)
-	want(false, ledger.SetClaim(claimFor(webKey, "a")), 1, true, 0)
-	ledger.SetPod(ours(webKey, "p", "n1", "cpu", "1"))
-	want(false, ledger.SetClaim(claimFor(webKey, "b")), 2, false, 0)
+	want(true, ledger.SetClaim(builders.OwnedClaim(webKey, "a")), 1, true, 0)
+	want(false, ledger.SetClaim(builders.OwnedClaim(webKey, "a")), 1, true, 0)
+	ledger.SetPod(builders.OwnedPod(webKey, "p", "n1", "cpu", "1"))
+	want(false, ledger.SetClaim(builders.OwnedClaim(webKey, "b")), 2, false, 0)
 	require.True(t, ledger.DeletePod("p"), "nothing but claims is there")
 	freed = 0
 	want(false, ledger.DeleteClaim("a"), 1, true, 1)
@@ -135,7 +107,7 @@ func TestLedgerCountsSnapshots(t *testing.T) {
 	ledger, freed := NewLedger(), 0
 	ledger.Freed = func(types.NamespacedName) { freed++ }
 	counting := func(snapshots string) *corev1.ResourceQuota {
-		quota := quotaFor(webKey, "u1", "requests.cpu", "0", "count/volumesnapshots.snapshot.storage.k8s.io", "2147483647")
+		quota := builders.OwnedQuota(webKey, "u1", "requests.cpu", "0", "count/volumesnapshots.snapshot.storage.k8s.io", "2147483647")
 		if snapshots != "" {
 			quota.Status.Used = builders.Resources("count/volumesnapshots.snapshot.storage.k8s.io", snapshots)
 		}
@@ -174,12 +146,12 @@ func TestLedgerCountsTenants(t *testing.T) {
 	want("", "", "")
 	require.True(t, ledger.SetReserved(webKey, slice.Amounts{"cpu": 2000, "pods": 10}))
 	want("", "", "cpu=2,pods=10")
-	require.False(t, ledger.SetQuota(quotaFor(webKey, "u1", "requests.cpu", "1")), "what is reserved counts already")
+	require.False(t, ledger.SetQuota(builders.OwnedQuota(webKey, "u1", "requests.cpu", "1")), "what is reserved counts already")
 	want("cpu=1", "", "cpu=2,pods=10")
 	require.Equal(t, []types.NamespacedName{webKey}, freed, "another quota than before")
-	require.False(t, ledger.SetPod(ours(webKey, "a", "", "cpu", "500m")), "a pod without a node counts too, and is within what is reserved")
+	require.False(t, ledger.SetPod(builders.OwnedPod(webKey, "a", "", "cpu", "500m")), "a pod without a node counts too, and is within what is reserved")
 	want("cpu=1,pods=1", "", "cpu=2,pods=10")
-	require.True(t, ledger.SetPod(ours(webKey, "b", "n1", "cpu", "2")))
+	require.True(t, ledger.SetPod(builders.OwnedPod(webKey, "b", "n1", "cpu", "2")))
 	want("cpu=2500m,pods=2", "cpu=500m", "cpu=2500m,pods=10")
 	require.Len(t, freed, 1, "more is used")
 	require.True(t, ledger.SetReserved(webKey, nil))
@@ -187,34 +159,34 @@ func TestLedgerCountsTenants(t *testing.T) {
 	require.True(t, ledger.DeletePod("b"))
 	want("cpu=1,pods=1", "cpu=1,pods=1", "cpu=1,pods=1")
 	require.Len(t, freed, 2)
-	require.True(t, ledger.SetQuota(quotaFor(webKey, "u1", "requests.cpu", "100m")))
+	require.True(t, ledger.SetQuota(builders.OwnedQuota(webKey, "u1", "requests.cpu", "100m")))
 	want("cpu=500m,pods=1", "cpu=500m,pods=1", "cpu=500m,pods=1")
 	require.Len(t, freed, 3)
 	require.True(t, ledger.DeletePod("a"))
 	want("cpu=100m", "cpu=100m", "cpu=100m")
 	ledger.SetReserved(webKey, slice.Amounts{"cpu": 1000})
-	require.False(t, ledger.SetQuota(answers("d1", quotaFor(webKey, "u1", "requests.cpu", "100m"))))
+	require.False(t, ledger.SetQuota(answers("d1", builders.OwnedQuota(webKey, "u1", "requests.cpu", "100m"))))
 	require.Len(t, freed, 5, "it answers another decision")
 	require.Equal(t, "d1", ledger.Use(webKey).Decision)
-	require.False(t, ledger.DeleteQuota(answers("d2", quotaFor(webKey, "u1"))))
+	require.False(t, ledger.DeleteQuota(answers("d2", builders.OwnedQuota(webKey, "u1"))))
 	want("", "", "cpu=1")
 	require.Len(t, freed, 6)
 	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Decision: "d2", QuotaGone: now}, ledger.Use(webKey), "what it answered at last")
-	ledger.SetQuota(quotaFor(webKey, "u2"))
+	ledger.SetQuota(builders.OwnedQuota(webKey, "u2"))
 	require.Equal(t, placement.Use{Requests: slice.Amounts{}, Hard: slice.Amounts{}, NamespaceUID: "u2"}, ledger.Use(webKey), "another one answers for itself")
-	charged := answers("d3", quotaFor(webKey, "u2"))
+	charged := answers("d3", builders.OwnedQuota(webKey, "u2"))
 	charged.Status.Used = builders.Resources("requests.cpu", "1")
 	ledger.DeleteQuota(charged)
 	require.Equal(t, placement.Use{Requests: slice.Amounts{}, QuotaGone: now}, ledger.Use(webKey), "the watch of pods has yet to show one")
 	ledger.SetReserved(webKey, nil)
-	require.Empty(t, ledger.namespacesHere(), "nothing is left of it")
+	require.Empty(t, ledger.Namespaces(), "nothing is left of it")
 }
 
 // TestQuotaThatWasLowered: admission goes by the status, which the super cluster's controller manager writes.
 func TestQuotaThatWasLowered(t *testing.T) {
 	t.Parallel()
 	ledger := NewLedger()
-	quota := quotaFor(webKey, "u1", "requests.cpu", "1", "count/secrets", "7", "requests.nvidia.com/gpu", "0")
+	quota := builders.OwnedQuota(webKey, "u1", "requests.cpu", "1", "count/secrets", "7", "requests.nvidia.com/gpu", "0")
 	quota.Status.Hard = builders.Resources("requests.cpu", "4", "requests.memory", "1Gi")
 	ledger.SetQuota(quota)
 	use := ledger.Use(webKey)
@@ -237,15 +209,15 @@ func TestIncompleteMarks(t *testing.T) {
 	t.Parallel()
 	ledger := NewLedger()
 	ledger.SetNode(builders.Node("n1", "cpu", "8", "pods", "110").Obj())
-	pod := ours(webKey, "a", "n1", "cpu", "1")
+	pod := builders.OwnedPod(webKey, "a", "n1", "cpu", "1")
 	pod.Annotations = nil
-	quota := quotaFor(webKey, "u1", "requests.cpu", "1")
+	quota := builders.OwnedQuota(webKey, "u1", "requests.cpu", "1")
 	quota.Annotations = nil
 	require.True(t, ledger.SetPod(pod))
 	require.False(t, ledger.SetQuota(quota))
 	require.Equal(t, "cpu=7,pods=109", ledger.Capacity().Offered.String())
-	require.Empty(t, ledger.namespacesHere())
-	require.True(t, ledger.SetPod(ours(webKey, "a", "n1", "cpu", "1")), "an operator put them back")
+	require.Empty(t, ledger.Namespaces())
+	require.True(t, ledger.SetPod(builders.OwnedPod(webKey, "a", "n1", "cpu", "1")), "an operator put them back")
 	require.Equal(t, "cpu=8,pods=110", ledger.Capacity().Offered.String())
 	require.Equal(t, "cpu=1,pods=1", ledger.Use(webKey).Requests.String())
 }
@@ -262,13 +234,13 @@ func TestLedgerOfTenantsIsASum(t *testing.T) {
 		name := fmt.Sprintf("p%d", random.IntN(20))
 		switch random.IntN(7) {
 		case 0, 1, 2:
-			pods[name] = ours(key, name, "", "cpu", amount(), "memory", "1Gi")
+			pods[name] = builders.OwnedPod(key, name, "", "cpu", amount(), "memory", "1Gi")
 			ledger.SetPod(pods[name])
 		case 3:
 			delete(pods, name)
 			ledger.DeletePod(types.UID(name))
 		case 4:
-			quotas[key] = quotaFor(key, "u", "requests.cpu", amount())
+			quotas[key] = builders.OwnedQuota(key, "u", "requests.cpu", amount())
 			ledger.SetQuota(quotas[key])
 		case 5:
 			if quota := quotas[key]; quota != nil {
@@ -308,8 +280,8 @@ func BenchmarkPodsOfTenants(b *testing.B) {
 	const pods = 100_000
 	made := func(i, version int) any {
 		key := types.NamespacedName{Namespace: fmt.Sprintf("tenant-%04d", i%1000), Name: fmt.Sprintf("namespace-%05d", i%10_000)}
-		pod := ours(key, fmt.Sprintf("deployment-7d9f8b6c5d-%06d", i), fmt.Sprintf("node-%04d", i%2000), "cpu", fmt.Sprintf("%dm", 100+version), "memory", "128Mi")
-		record, err := trimPod(pod)
+		pod := builders.OwnedPod(key, fmt.Sprintf("deployment-7d9f8b6c5d-%06d", i), fmt.Sprintf("node-%04d", i%2000), "cpu", fmt.Sprintf("%dm", 100+version), "memory", "128Mi")
+		record, err := TrimPod(pod)
 		require.NoError(b, err)
 		return record
 	}
@@ -324,17 +296,17 @@ func BenchmarkPodsOfTenants(b *testing.B) {
 	for i := range pods {
 		record := made(i, 0)
 		require.NoError(b, store.Add(record))
-		ledger.setPod(record.(*podRecord))
+		ledger.SetRecord(record.(*PodRecord))
 	}
 	b.ReportMetric(float64(heap()-before)/pods, "B/pod")
-	records := make([]*podRecord, 1000)
+	records := make([]*PodRecord, 1000)
 	for i := range records {
-		records[i] = made(i, 1).(*podRecord)
+		records[i] = made(i, 1).(*PodRecord)
 	}
 	b.Run("event", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			if record := records[i%len(records)]; (i/len(records))%2 == 0 {
-				ledger.setPod(record)
+				ledger.SetRecord(record)
 			} else {
 				ledger.DeletePod(record.UID)
 			}

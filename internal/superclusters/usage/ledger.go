@@ -1,4 +1,6 @@
-package superclusters
+// Package usage counts what a super cluster offers, what its pods take of that, and what each namespace of a tenant
+// uses there.
+package usage
 
 import (
 	"maps"
@@ -37,7 +39,7 @@ type Ledger struct {
 
 	mu         sync.Mutex
 	nodes      map[string]nodeEntry
-	pods       map[types.UID]*podRecord
+	pods       map[types.UID]*PodRecord
 	claims     map[types.UID]claimRecord
 	used       map[string]slice.Amounts // by node name; also of nodes not seen yet
 	total      slice.Amounts
@@ -86,7 +88,7 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		Clock:      clock.RealClock{},
 		nodes:      map[string]nodeEntry{},
-		pods:       map[types.UID]*podRecord{},
+		pods:       map[types.UID]*PodRecord{},
 		claims:     map[types.UID]claimRecord{},
 		used:       map[string]slice.Amounts{},
 		total:      slice.Amounts{},
@@ -135,9 +137,9 @@ func (l *Ledger) DeleteNode(name string) bool {
 }
 
 // SetPod records a pod that has not ended, new or changed. It returns whether the cluster's Capacity may have changed.
-func (l *Ledger) SetPod(pod *corev1.Pod) bool { return l.setPod(recordOf(pod)) }
+func (l *Ledger) SetPod(pod *corev1.Pod) bool { return l.SetRecord(recordOf(pod)) }
 
-func (l *Ledger) setPod(record *podRecord) bool {
+func (l *Ledger) SetRecord(record *PodRecord) bool {
 	l.mu.Lock()
 	old, exists := l.pods[record.UID]
 	if exists && old.counts(record) {
@@ -162,7 +164,7 @@ func (l *Ledger) DeletePod(uid types.UID) bool {
 }
 
 // replacePod counts current in the place of old, each nil for none, and unlocks.
-func (l *Ledger) replacePod(old, current *podRecord) (changed bool) {
+func (l *Ledger) replacePod(old, current *PodRecord) (changed bool) {
 	if old != nil && old.isForeign() {
 		changed = l.useLocked(old, -1)
 	}
@@ -174,7 +176,7 @@ func (l *Ledger) replacePod(old, current *podRecord) (changed bool) {
 		changed, freed = l.changeLocked(old.owner.Value(), func(n *namespaceEntry) { old.add(n.requests, -1); current.add(n.requests, 1) })
 	} else {
 		for _, term := range []struct {
-			record *podRecord
+			record *PodRecord
 			sign   int64
 		}{{old, -1}, {current, 1}} {
 			if term.record == nil || term.record.isForeign() {
@@ -247,7 +249,7 @@ func (l *Ledger) freeLocked() []freenodes.Class {
 
 // useLocked adds sign times what a foreign pod takes to what is used on its node. It returns whether what the node
 // offers has changed.
-func (l *Ledger) useLocked(pod *podRecord, sign int64) bool {
+func (l *Ledger) useLocked(pod *PodRecord, sign int64) bool {
 	name := pod.node
 	if name == "" {
 		return false

@@ -1,4 +1,4 @@
-package superclusters
+package usage
 
 import (
 	"slices"
@@ -12,9 +12,9 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// podRecord is what the informer of pods keeps of a pod, and the ledger counts: a super cluster can have 100,000 of
+// PodRecord is what the informer of pods keeps of a pod, and the ledger counts: a super cluster can have 100,000 of
 // them. It is never changed.
-type podRecord struct {
+type PodRecord struct {
 	// ObjectMeta holds namespace, name, UID and resource version, which informers need, and nothing else.
 	metav1.ObjectMeta
 	// node is the name of its node, "" before it has one.
@@ -37,10 +37,10 @@ type takenAmount struct {
 
 // recordOf returns the record of a pod. Of a pod that is being resized it counts the larger of what it requests and
 // what is allocated.
-func recordOf(pod *corev1.Pod) *podRecord {
-	record := &podRecord{
-		ObjectMeta: metav1.ObjectMeta{Namespace: same(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-		node:       same(pod.Spec.NodeName),
+func recordOf(pod *corev1.Pod) *PodRecord {
+	record := &PodRecord{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Intern(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
+		node:       Intern(pod.Spec.NodeName),
 	}
 	if owner, ours := tenancy.GetOwner(pod); ours {
 		record.owner = unique.Make(placementKey(&owner))
@@ -49,14 +49,14 @@ func recordOf(pod *corev1.Pod) *podRecord {
 	record.taken = make([]takenAmount, 0, len(amounts))
 	for _, name := range amounts.Names() {
 		if amounts[name] != 0 {
-			record.taken = append(record.taken, takenAmount{corev1.ResourceName(same(string(name))), min(amounts[name], maxOfPod)})
+			record.taken = append(record.taken, takenAmount{corev1.ResourceName(Intern(string(name))), min(amounts[name], maxOfPod)})
 		}
 	}
 	return record
 }
 
-// same returns text, in memory once however many records have it.
-func same(text string) string { return unique.Make(text).Value() }
+// Intern returns text, in memory once however many records have it.
+func Intern(text string) string { return unique.Make(text).Value() }
 
 // placementKey returns the key of the NamespacePlacement of a tenant's namespace.
 func placementKey(owner *tenancy.Owner) types.NamespacedName {
@@ -64,15 +64,15 @@ func placementKey(owner *tenancy.Owner) types.NamespacedName {
 }
 
 // isForeign returns whether the pool did not make the pod.
-func (r *podRecord) isForeign() bool { return r.owner == unique.Handle[types.NamespacedName]{} }
+func (r *PodRecord) isForeign() bool { return r.owner == unique.Handle[types.NamespacedName]{} }
 
 // counts returns whether two records of one pod count alike.
-func (r *podRecord) counts(other *podRecord) bool {
+func (r *PodRecord) counts(other *PodRecord) bool {
 	return r.node == other.node && r.owner == other.owner && slices.Equal(r.taken, other.taken)
 }
 
 // add adds sign times what the pod takes to amounts. Zeros are dropped.
-func (r *podRecord) add(amounts slice.Amounts, sign int64) {
+func (r *PodRecord) add(amounts slice.Amounts, sign int64) {
 	for _, taken := range r.taken {
 		if amounts[taken.resource] += sign * taken.amount; amounts[taken.resource] == 0 {
 			delete(amounts, taken.resource)
@@ -80,8 +80,8 @@ func (r *podRecord) add(amounts slice.Amounts, sign int64) {
 	}
 }
 
-// trimPod is the informer's transform.
-func trimPod(object any) (any, error) {
+// TrimPod is the transform of informers of pods: it returns their PodRecord, and any other object as it is.
+func TrimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil

@@ -1,4 +1,4 @@
-package superclusters
+package usage
 
 import (
 	"maps"
@@ -180,8 +180,8 @@ func (l *Ledger) HasOnlyVolumes(namespace types.NamespacedName) bool {
 	return exists && entry.hasOnlyVolumes()
 }
 
-// namespacesHere returns the keys of the NamespacePlacements of all namespaces that the ledger knows.
-func (l *Ledger) namespacesHere() []types.NamespacedName {
+// Namespaces returns the keys of the NamespacePlacements of all namespaces that the ledger knows.
+func (l *Ledger) Namespaces() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys := make([]types.NamespacedName, 0, len(l.namespaces))

@@ -1,4 +1,4 @@
-package superclusters_test
+package usage_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/slice"
-	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/test/builders"
 )
 
@@ -52,14 +52,14 @@ func TestCounted(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tc.want, superclusters.Counted(node("n", "1", "1Gi", tc.change)))
+			require.Equal(t, tc.want, usage.Counted(node("n", "1", "1Gi", tc.change)))
 		})
 	}
 }
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	ledger := superclusters.NewLedger()
+	ledger := usage.NewLedger()
 	require.False(t, ledger.SetPod(podOn("early", "n1", "1", "1Gi")), "a pod may come before its node")
 	require.True(t, ledger.SetNode(node("n1", "4", "8Gi")))
 	require.True(t, ledger.SetNode(node("n2", "2", "16Gi")))
@@ -90,7 +90,7 @@ func TestLedger(t *testing.T) {
 // nothing.
 func TestLedgerFree(t *testing.T) {
 	t.Parallel()
-	ledger := superclusters.NewLedger()
+	ledger := usage.NewLedger()
 	want := func(text string) {
 		t.Helper()
 		require.JSONEq(t, text, freenodes.Encode(ledger.Capacity().Free))
@@ -124,7 +124,7 @@ func TestLedgerTopology(t *testing.T) {
 			node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = region, zone
 		}
 	}
-	ledger := superclusters.NewLedger()
+	ledger := usage.NewLedger()
 	ledger.SetNode(node("a", "1", "1Gi", in("east", "1")))
 	ledger.SetNode(node("b", "1", "1Gi", in("east", "2")))
 	ledger.SetNode(node("c", "1", "1Gi", in("west", "2"), taint(corev1.TaintEffectNoSchedule)))
@@ -136,7 +136,7 @@ func TestLedgerTopology(t *testing.T) {
 func TestLedgerIsASum(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(9, 10))
-	ledger := superclusters.NewLedger()
+	ledger := usage.NewLedger()
 	nodes, pods := map[string]*corev1.Node{}, map[string]*corev1.Pod{}
 	for range 5_000 {
 		name := fmt.Sprintf("n%d", random.IntN(8))
@@ -166,7 +166,7 @@ func TestLedgerIsASum(t *testing.T) {
 					used = used.Plus(slice.Taken(pod, slice.Reading{Pods: true}))
 				}
 			}
-			offers := superclusters.Contribution(superclusters.Counted(node), slice.Of(node.Status.Allocatable), used)
+			offers := usage.Contribution(usage.Counted(node), slice.Of(node.Status.Allocatable), used)
 			want, offered = want.Plus(offers), append(offered, offers)
 		}
 		require.Empty(t, cmp.Diff(freenodes.Classes(offered, freenodes.MaxClasses), ledger.Capacity().Free))
@@ -174,55 +174,9 @@ func TestLedgerIsASum(t *testing.T) {
 	}
 }
 
-func TestHeadroom(t *testing.T) {
-	t.Parallel()
-	offered := slice.Amounts{"cpu": 1001, "memory": 1 << 30, "pods": 110}
-	for _, tc := range []struct {
-		name, text, want, wantError string
-	}{
-		{name: "none", want: "cpu=1001m,memory=1Gi,pods=110"},
-		{name: "percent, kept is rounded up", text: `{"cpu":"10%"}`, want: "cpu=900m,memory=1Gi,pods=110"},
-		{name: "absolute", text: `{"memory":"512Mi","cpu":"1m"}`, want: "cpu=1,memory=512Mi,pods=110"},
-		{name: "more than there is", text: `{"memory":"2Gi","cpu":"100%"}`, want: "pods=110"},
-		{name: "of what there is not", text: `{"nvidia.com/gpu":"1"}`, want: "cpu=1001m,memory=1Gi,pods=110"},
-		{name: "not JSON", text: "10%", wantError: "not a JSON object"},
-		{name: "too many percent", text: `{"cpu":"101%"}`, wantError: "0% to 100%"},
-		{name: "negative percent", text: `{"cpu":"-1%"}`, wantError: "0% to 100%"},
-		{name: "negative", text: `{"cpu":"-1"}`, wantError: "must not be negative"},
-		{name: "no quantity", text: `{"cpu":"some"}`, wantError: "want a quantity or a percentage"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			headroom, err := superclusters.ParseHeadroom(tc.text)
-			if tc.wantError != "" {
-				require.ErrorContains(t, err, tc.wantError)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, tc.want, headroom.Apply(offered).String())
-		})
-	}
-}
-
-func FuzzParseHeadroom(f *testing.F) {
-	f.Add(`{"cpu":"10%","memory":"16Gi"}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		headroom, err := superclusters.ParseHeadroom(text)
-		if err != nil {
-			return
-		}
-		offered := slice.Amounts{"cpu": slice.MaxAmount * 1000, "memory": 3, "x/y": 1}
-		left := headroom.Apply(offered)
-		require.True(t, left.Fits(offered))
-		for _, amount := range left {
-			require.Positive(t, amount)
-		}
-	})
-}
-
 func BenchmarkLedger(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{10, 200}, {1_000, 20_000}} {
-		ledger := superclusters.NewLedger()
+		ledger := usage.NewLedger()
 		for i := range size.nodes {
 			ledger.SetNode(node(fmt.Sprintf("n%d", i), "64", "256Gi"))
 		}

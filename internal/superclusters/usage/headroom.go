@@ -1,4 +1,4 @@
-package superclusters
+package usage
 
 import (
 	"encoding/json"
