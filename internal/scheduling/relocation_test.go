@@ -290,7 +290,7 @@ func TestRelocationThatWaitsForItsTurn(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, 4*time.Minute, b.look().Round(time.Second))
+	require.InDelta(t, 4*time.Minute, b.look(), float64(time.Second), "times are stored in whole seconds")
 	want := "Warning NotMoved No slices are moved for pod big: the placements of the namespace change again at " +
 		b.clock.Now().Add(4*time.Minute).Truncate(time.Second).UTC().Format(time.RFC3339) + " at the soonest (scheduling.movesPerHour of TenantPolicy default is 12)"
 	require.Equal(t, []string{want, want}, b.recorded(), "on the quota and on the pod")
