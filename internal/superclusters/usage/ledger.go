@@ -139,6 +139,7 @@ func (l *Ledger) DeleteNode(name string) bool {
 // SetPod records a pod that has not ended, new or changed. It returns whether the cluster's Capacity may have changed.
 func (l *Ledger) SetPod(pod *corev1.Pod) bool { return l.SetRecord(recordOf(pod)) }
 
+// SetRecord is SetPod for a record that TrimPod made.
 func (l *Ledger) SetRecord(record *PodRecord) bool {
 	l.mu.Lock()
 	old, exists := l.pods[record.UID]
