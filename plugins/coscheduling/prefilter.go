@@ -114,6 +114,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	pl.gangs.begins(name, pod.UID)
+	pl.lead(name, pod) // also without a PodGroup: when that comes, it is tried
 	group, err := pl.find(name)
 	if errors.Is(err, ErrUnlisted) {
 		return nil, postponed(fwk.UnschedulableAndUnresolvable, name, err)
@@ -126,7 +127,6 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 		return nil, refused(fwk.UnschedulableAndUnresolvable, name, err.Error())
 	}
 	found, wanted := pl.membersOf(name, pod.Spec.SchedulerName), int(minMember(group))
-	pl.lead(name, pod)
 	if why := pl.tooFew(found, wanted); why != "" {
 		return nil, refused(fwk.UnschedulableAndUnresolvable, name, why)
 	}
