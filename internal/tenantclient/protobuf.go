@@ -2,10 +2,11 @@ package tenantclient
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -117,19 +118,19 @@ func kindOf(unknown []byte) (of *shape, list bool, err error) {
 }
 
 // only returns the value of a field of a message that has at most one such.
-func only(message []byte, number int32) (found []byte, err error) {
+func only(message []byte, number protowire.Number) (found []byte, err error) {
 	seen := false
 	for len(message) > 0 {
-		tag, value, rest, ok := nextField(message)
+		field, rest, ok := nextField(message)
 		switch {
 		case !ok:
 			return nil, errBroken
-		case numberOf(tag) == number && tag&7 != lengthDelimited:
+		case field.number == number && field.wire != protowire.BytesType:
 			return nil, errWireType
-		case numberOf(tag) == number && seen:
+		case field.number == number && seen:
 			return nil, errTwice
-		case numberOf(tag) == number:
-			found, seen = value, true
+		case field.number == number:
+			found, seen = field.value, true
 		}
 		message = rest
 	}
@@ -145,23 +146,23 @@ func (w *wire) message(data []byte, of *shape, list bool, depth int) error {
 	var values row
 	var seen uint64 // fields, by number; those of large numbers are one
 	for len(data) > 0 {
-		tag, value, rest, ok := nextField(data)
+		next, rest, ok := nextField(data)
 		if !ok {
 			return errBroken
 		}
 		data = rest
-		field := of.field(numberOf(tag))
+		field := of.field(next.number)
 		if field == nil {
-			w.memory -= int64(len(value)) // nobody decodes it
+			w.memory -= int64(len(next.value)) // nobody decodes it
 			continue
 		}
-		bit := uint64(1) << min(numberOf(tag), 63)
+		bit := uint64(1) << min(next.number, 63)
 		w.memory += values.next(field, seen&bit != 0)
 		seen |= bit
-		if list && numberOf(tag) == listItems {
+		if list && next.number == listItems {
 			w.items++
 		}
-		if err := w.field(field, byte(tag&7), value, depth); err != nil {
+		if err := w.field(field, next, depth); err != nil {
 			return err
 		}
 	}
@@ -202,32 +203,32 @@ func (r *row) next(of *field, seen bool) int64 {
 }
 
 // field counts a field of a message.
-func (w *wire) field(of *field, wireType byte, value []byte, depth int) error {
+func (w *wire) field(of *field, found record, depth int) error {
 	switch {
-	case of.repeated && wireType == lengthDelimited && of.wire != lengthDelimited:
-		w.memory += perNumber * int64(len(value))
+	case of.repeated && found.wire == protowire.BytesType && of.wire != protowire.BytesType:
+		w.memory += perNumber * int64(len(found.value))
 		return nil
-	case wireType != of.wire:
+	case found.wire != of.wire:
 		return errWireType
 	case of.entry:
-		return w.entry(of, value, depth)
+		return w.entry(of, found.value, depth)
 	case of.message != nil:
-		return w.message(value, of.message, false, depth+1)
+		return w.message(found.value, of.message, false, depth+1)
 	case of.quantity:
-		w.quantity(value)
+		w.quantity(found.value)
 	}
 	return nil
 }
 
 // entry counts an entry of a map: a key, and a value unless that is a nil.
 func (w *wire) entry(of *field, data []byte, depth int) error {
-	for number := uint64(entryKey); len(data) > 0; number++ {
-		tag, value, rest, ok := nextField(data)
-		if !ok || number > entryValue || tag != number<<3|lengthDelimited {
+	for number := protowire.Number(entryKey); len(data) > 0; number++ {
+		next, rest, ok := nextField(data)
+		if !ok || number > entryValue || next.number != number || next.wire != protowire.BytesType {
 			return errEntry
 		}
 		if number == entryValue && of.message != nil {
-			if err := w.message(value, of.message, false, depth+1); err != nil {
+			if err := w.message(next.value, of.message, false, depth+1); err != nil {
 				return err
 			}
 		}
@@ -304,7 +305,7 @@ func hideInObject(object []byte) {
 
 func hideInMeta(meta []byte) {
 	for len(meta) > 0 {
-		_, _, rest, ok := nextField(meta)
+		_, rest, ok := nextField(meta)
 		if !ok {
 			return
 		}
@@ -316,11 +317,11 @@ func hideInMeta(meta []byte) {
 }
 
 // fields iterates over the fields of a message that have a length, by number.
-func fields(message []byte) func(yield func(int32, []byte) bool) {
-	return func(yield func(int32, []byte) bool) {
+func fields(message []byte) iter.Seq2[protowire.Number, []byte] {
+	return func(yield func(protowire.Number, []byte) bool) {
 		for len(message) > 0 {
-			tag, value, rest, ok := nextField(message)
-			if !ok || tag&7 == lengthDelimited && !yield(numberOf(tag), value) {
+			field, rest, ok := nextField(message)
+			if !ok || field.wire == protowire.BytesType && !yield(field.number, field.value) {
 				return
 			}
 			message = rest
@@ -328,50 +329,28 @@ func fields(message []byte) func(yield func(int32, []byte) bool) {
 	}
 }
 
-// Types of fields. No kind of Kubernetes has groups, which are the others.
-const (
-	varint          = 0
-	fixed64         = 1
-	lengthDelimited = 2
-	fixed32         = 5
-)
-
-// nextField splits the first field off a message: its tag, and its value if it is no number. It takes whatever decoders
-// take but groups, and nothing that ends behind the message.
-func nextField(message []byte) (tag uint64, value, rest []byte, ok bool) {
-	tag, rest, ok = uvarint(message)
-	if !ok {
-		return 0, nil, nil, false
-	}
-	length := uint64(0)
-	switch tag & 7 {
-	case varint:
-		_, rest, ok = uvarint(rest)
-	case fixed64:
-		length = 8
-	case lengthDelimited:
-		length, rest, ok = uvarint(rest)
-	case fixed32:
-		length = 4
-	default:
-		ok = false
-	}
-	if !ok || length > uint64(len(rest)) {
-		return 0, nil, nil, false
-	}
-	return tag, rest[:length], rest[length:], true
+// record is a field of a message, with one value.
+type record struct {
+	number protowire.Number
+	wire   protowire.Type
+	// value is nil of a number.
+	value []byte
 }
 
-// uvarint splits a number off. It drops bits beyond 64, as decoders do.
-func uvarint(data []byte) (value uint64, rest []byte, ok bool) {
-	for i, c := range data[:min(len(data), binary.MaxVarintLen64)] {
-		value |= uint64(c&0x7f) << (7 * i)
-		if c < 0x80 {
-			return value, data[i+1:], true
-		}
+// nextField splits the first field off a message. It refuses groups, which no kind of Kubernetes has.
+func nextField(message []byte) (first record, rest []byte, ok bool) {
+	number, wire, length := protowire.ConsumeTag(message)
+	if length < 0 || wire == protowire.StartGroupType || wire == protowire.EndGroupType {
+		return record{}, nil, false
 	}
-	return 0, nil, false
+	first, rest = record{number: number, wire: wire}, message[length:]
+	if wire == protowire.BytesType {
+		first.value, length = protowire.ConsumeBytes(rest)
+	} else {
+		length = protowire.ConsumeFieldValue(number, wire, rest)
+	}
+	if length < 0 {
+		return record{}, nil, false
+	}
+	return first, rest[length:], true
 }
-
-// numberOf returns the number of a field with a tag. It drops bits beyond 32, as decoders do.
-func numberOf(tag uint64) int32 { return int32(tag >> 3) } //nolint:gosec // see above

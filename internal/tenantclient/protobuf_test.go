@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -145,7 +146,7 @@ func TestRefusedMessages(t *testing.T) {
 }
 
 func part(number int, value string) string {
-	text := binary.AppendUvarint(nil, uint64(number)<<3|lengthDelimited) //nolint:gosec // numbers of fields
+	text := binary.AppendUvarint(nil, uint64(number)<<3|uint64(protowire.BytesType)) //nolint:gosec // numbers of fields
 	return string(binary.AppendUvarint(text, uint64(len(value)))) + value
 }
 
@@ -251,10 +252,10 @@ func TestAllKindsAreCounted(t *testing.T) {
 func requireKnown(t *testing.T, message []byte, of *shape) {
 	t.Helper()
 	for len(message) > 0 {
-		tag, value, rest, ok := nextField(message)
+		next, rest, ok := nextField(message)
 		require.True(t, ok)
-		found := of.field(numberOf(tag))
-		require.NotNil(t, found, numberOf(tag))
+		found, value := of.field(next.number), next.value
+		require.NotNil(t, found, next.number)
 		if found.entry {
 			value, _ = only(value, entryValue)
 		}

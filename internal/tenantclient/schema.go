@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,8 +25,8 @@ type shape struct {
 
 // field is a field of a shape. The zero value is none.
 type field struct {
-	// wire is the type of its values. Lists of numbers may be packed into one of lengthDelimited besides.
-	wire byte
+	// wire is the type of its values. Lists of numbers may be packed into one of BytesType besides.
+	wire protowire.Type
 	// known is whether there is such a field, repeated whether it is a list.
 	known, repeated bool
 	// entry is whether its values are entries of a map: its keys are strings, its values strings or messages.
@@ -41,7 +42,7 @@ type field struct {
 }
 
 // field returns the field with a number, nil if there is none.
-func (s *shape) field(number int32) *field {
+func (s *shape) field(number protowire.Number) *field {
 	if number < 0 || int(number) >= len(s.fields) || !s.fields[number].known {
 		return nil
 	}
@@ -87,7 +88,7 @@ func (s *shapes) of(of reflect.Type) (*shape, error) {
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
 		of = reflect.TypeFor[metav1.Timestamp]()
 	case reflect.TypeFor[resource.Quantity]():
-		return &shape{fields: []field{1: {known: true, wire: lengthDelimited, quantity: true}}}, nil
+		return &shape{fields: []field{1: {known: true, wire: protowire.BytesType, quantity: true}}}, nil
 	}
 	if found := s.byType[of]; found != nil {
 		return found, nil
@@ -99,7 +100,7 @@ func (s *shapes) of(of reflect.Type) (*shape, error) {
 		if of.Elem().Kind() != reflect.String {
 			return nil, fmt.Errorf("%s: %w", of, errNoProtobuf)
 		}
-		return &shape{fields: []field{1: {known: true, wire: lengthDelimited, repeated: true, each: sizeOfType(of.Elem()), room: 1}}}, nil
+		return &shape{fields: []field{1: {known: true, wire: protowire.BytesType, repeated: true, each: sizeOfType(of.Elem()), room: 1}}}, nil
 	}
 	if of.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%s: %w", of, errNoProtobuf)
@@ -129,7 +130,7 @@ func (s *shapes) add(to *shape, member reflect.StructField) error {
 	if err != nil || number <= 0 || number > maxNumber {
 		return fmt.Errorf("field %s: tag %q: %w", member.Name, tag, errNoProtobuf)
 	}
-	made := field{known: true, wire: lengthDelimited, room: 1}
+	made := field{known: true, wire: protowire.BytesType, room: 1}
 	if err := s.value(&made, member.Type); err != nil {
 		return fmt.Errorf("field %s: %w", member.Name, err)
 	}
@@ -166,7 +167,7 @@ func (s *shapes) value(of *field, typ reflect.Type) error {
 		of.each = sizeOfType(typ.Elem())
 		return s.value(of, typ.Elem())
 	case plain(typ.Kind()) && typ.Kind() < reflect.Float32 && !of.entry:
-		of.wire = varint
+		of.wire = protowire.VarintType
 		return nil
 	}
 	return fmt.Errorf("%s: %w", typ, errNoProtobuf)
