@@ -65,14 +65,16 @@ func equalPodsOf(profiles profile.Map) map[string]*equalPods {
 
 // filterOnce puts equalPods in the place of the profiles of sched that have them.
 func filterOnce(sched *scheduler.Scheduler) {
-	profiles, schedule := equalPodsOf(sched.Profiles), sched.SchedulePod
-	sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
-		if once := profiles[profile.ProfileName()]; once != nil {
-			once.next(pod)
-			profile = once
+	profiles := equalPodsOf(sched.Profiles)
+	WrapSchedulePod(sched, func(next SchedulePod) SchedulePod {
+		return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
+			if once := profiles[profile.ProfileName()]; once != nil {
+				once.next(pod)
+				profile = once
+			}
+			return next(ctx, profile, state, pod)
 		}
-		return schedule(ctx, profile, state, pod)
-	}
+	})
 }
 
 // next forgets what became of Nodes, unless pod has the spec of the last one and nothing but a Node itself decides

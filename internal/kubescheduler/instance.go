@@ -90,9 +90,14 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 	if i.EqualPods {
 		filterOnce(sched)
 	}
-	i.judge(sched)
-	handle := sched.FailureHandler
-	sched.FailureHandler = func(
+	WrapSchedulePod(sched, i.judging)
+	WrapFailureHandler(sched, i.explaining)
+	return sched, nil
+}
+
+// explaining says of each Pod that is not bound why, in words of super clusters.
+func (i Instance) explaining(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+	return func(
 		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *framework.NominatingInfo, start time.Time,
 	) {
@@ -121,13 +126,11 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 		}
 		handle(ctx, profile, pod, status, nominating, start)
 	}
-	return sched, nil
 }
 
-// judge lets a scheduler ask Refused and Judged about each Pod first.
-func (i Instance) judge(sched *scheduler.Scheduler) {
-	schedule := sched.SchedulePod
-	sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
+// judging asks Refused and Judged about each Pod first.
+func (i Instance) judging(schedule SchedulePod) SchedulePod {
+	return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
 		judged, none := i.judged(pod)
 		if none != "" {
 			return scheduler.ScheduleResult{}, unfit(pod, noNodeBy, none)

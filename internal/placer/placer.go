@@ -111,16 +111,17 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the namespace scheduler: %w", err)
 	}
-	schedule := sched.SchedulePod
-	sched.SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
-		if slicepod.IsFirst(pod) {
-			gangs.Settle(ctx, func(released *corev1.Pod) bool {
-				counted, err := sched.Cache.IsAssumedPod(released)
-				return err == nil && counted
-			})
+	kubescheduler.WrapSchedulePod(sched, func(next kubescheduler.SchedulePod) kubescheduler.SchedulePod {
+		return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
+			if slicepod.IsFirst(pod) {
+				gangs.Settle(ctx, func(released *corev1.Pod) bool {
+					counted, err := sched.Cache.IsAssumedPod(released)
+					return err == nil && counted
+				})
+			}
+			return next(ctx, profile, state, pod)
 		}
-		return schedule(ctx, profile, state, pod)
-	}
+	})
 	p.waken = func() {
 		now := time.Now()
 		p.woken.Store(&now)
@@ -146,16 +147,17 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 // the others of its gang, or is being released: kube-scheduler notes for such a Pod that it was activated, and lets it
 // wait for its backoff all the same.
 func (p *Placer) wakeReturning(sched *scheduler.Scheduler) {
-	handle := sched.FailureHandler
-	sched.FailureHandler = func(
-		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
-		nominating *framework.NominatingInfo, start time.Time,
-	) {
-		handle(ctx, profile, pod, status, nominating, start)
-		if woken := p.woken.Load(); woken != nil && !woken.Before(start) && slicepod.IsFirst(pod.Pod) {
-			sched.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Pod.Namespace + "/" + pod.Pod.Name: pod.Pod})
+	kubescheduler.WrapFailureHandler(sched, func(next scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
+		return func(
+			ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
+			nominating *framework.NominatingInfo, start time.Time,
+		) {
+			next(ctx, profile, pod, status, nominating, start)
+			if woken := p.woken.Load(); woken != nil && !woken.Before(start) && slicepod.IsFirst(pod.Pod) {
+				sched.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Pod.Namespace + "/" + pod.Pod.Name: pod.Pod})
+			}
 		}
-	}
+	})
 }
 
 // informers returns informers of Pods and Nodes that read the sources, and of everything else that read api.

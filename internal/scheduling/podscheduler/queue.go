@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -71,14 +70,6 @@ func newTenantQueue(
 	return &tenantQueue{
 		SchedulingQueue: inner, policy: ref, recorder: recorder, logger: logger, gangs: gangs,
 		admitted: map[types.UID]cache.ObjectName{}, guests: map[types.UID]*corev1.Pod{}, outside: outsidePods{byUID: map[types.UID]*outsidePod{}},
-	}
-}
-
-// replaceThatOf puts the queue in the place of the one of a scheduler, for which it was made, before that runs.
-func (q *tenantQueue) replaceThatOf(sched *scheduler.Scheduler) {
-	sched.SchedulingQueue, sched.NextPod = q, q.Pop
-	for _, profile := range sched.Profiles {
-		profile.SetPodActivator(q)
 	}
 }
 

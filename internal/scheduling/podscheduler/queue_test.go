@@ -24,6 +24,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/plugins/coscheduling"
@@ -125,7 +126,7 @@ func TestUpdateOfAPodThatIsPopped(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	q := newTenantQueue(inner, &policy.Ref{}, events.NewFakeRecorder(0), logger, nil)
 	sched := &scheduler.Scheduler{NextPod: inner.Pop}
-	q.replaceThatOf(sched)
+	kubescheduler.ReplaceQueue(sched, q)
 	q.open()
 	for i := range 200 {
 		old := builders.Pod("web", "p"+strconv.Itoa(i)).UID(strconv.Itoa(i)).Obj()

@@ -105,7 +105,7 @@ func (i Instance) build(ctx context.Context, groups *podGroups, nodes *tenantNod
 		return nil, err
 	}
 	waiting := newTenantQueue(sched.SchedulingQueue, ref, i.Recorder, klog.FromContext(ctx), options.PodGangs.State)
-	waiting.replaceThatOf(sched)
+	kubescheduler.ReplaceQueue(sched, waiting)
 	return &Scheduler{scheduler: sched, groups: groups, judge: judges, waiting: waiting, policy: ref, pods: pods}, nil
 }
 

@@ -9,15 +9,51 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
+// All that is changed of a kube-scheduler once scheduler.New has built it is in this file. Each hook needs something of
+// kube-scheduler that its API does not promise; the test of hooks_test.go that is named with it fails where another
+// version of Kubernetes no longer has that.
+
+// SchedulePod chooses a node for a Pod, as scheduler.Scheduler.SchedulePod does.
+type SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error)
+
+// WrapSchedulePod puts what wrap returns in the place of how a scheduler chooses a node, before the scheduler runs.
+// kube-scheduler calls it for each Pod that it takes from its queue, one after the other (TestWrapSchedulePod).
+func WrapSchedulePod(sched *scheduler.Scheduler, wrap func(next SchedulePod) SchedulePod) {
+	sched.SchedulePod = wrap(sched.SchedulePod)
+}
+
+// WrapFailureHandler puts what wrap returns in the place of a scheduler's failure handler, before the scheduler runs.
+// kube-scheduler calls it for each Pod that was not bound, and what it wraps writes the Pod's condition and puts the
+// Pod back into the queue (TestWrapFailureHandler).
+func WrapFailureHandler(sched *scheduler.Scheduler, wrap func(next scheduler.FailureHandlerFn) scheduler.FailureHandlerFn) {
+	sched.FailureHandler = wrap(sched.FailureHandler)
+}
+
+// Queue is a queue that takes the place of a scheduler's own.
+type Queue interface {
+	queue.SchedulingQueue
+	framework.PodActivator
+}
+
+// ReplaceQueue puts a queue in the place of a scheduler's, before the scheduler runs. Event handlers, plugins that
+// activate Pods, and the scheduler itself then use it (TestReplaceQueue).
+func ReplaceQueue(sched *scheduler.Scheduler, by Queue) {
+	sched.SchedulingQueue, sched.NextPod = by, by.Pop
+	for _, profile := range sched.Profiles {
+		profile.SetPodActivator(by)
+	}
+}
+
 // judgedHints lets the queueing hints of all plugins judge a waiting Pod as the plugins did that refused it, and not as
 // the queue has it. kube-scheduler has no option for that: it asks the plugins of a profile for their hints when it has
 // built all profiles. So the factory of any of our plugins notes the profile that is being built, and when that is
-// complete the hints take their places in the list that kube-scheduler asks. A profile without plugins of ours keeps
-// its hints.
+// complete the hints take their places in the list that kube-scheduler asks (TestHinted). A profile without plugins of
+// ours keeps its hints.
 type judgedHints struct {
 	judged func(pod *corev1.Pod) *corev1.Pod
 	// building is the profile that is being built, nil if no plugin of ours is in it.
