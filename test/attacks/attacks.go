@@ -1,12 +1,9 @@
 // Package attacks lists what a hostile tenant tries on the pool, and tries it: the tests of build tag attacks run each
 // attack on real API servers, with its positive twin, which is the same within the rules. `make test-attacks` starts a
-// pool for them. docs/security.md has the list as a table.
+// pool for them. docs/security.md has the areas.
 package attacks
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Attack is one thing that a hostile tenant tries. Its test is the subtest ID of the test of its area: Test, and the
 // area's name with a capital letter.
@@ -129,15 +126,4 @@ func All() []Attack {
 // Test returns the name of the test that runs the attack.
 func (a *Attack) Test() string {
 	return "Test" + strings.ToUpper(a.Area[:1]) + a.Area[1:] + "/" + a.ID
-}
-
-// Table returns attacks as a table of docs/security.md.
-func Table(attacks []Attack) string {
-	var table strings.Builder
-	table.WriteString("| attack | the tenant tries | what holds |\n| --- | --- | --- |\n")
-	for i := range attacks {
-		attack := &attacks[i]
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", attack.Test(), attack.Tries, attack.Holds)
-	}
-	return table.String()
 }

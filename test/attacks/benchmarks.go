@@ -1,10 +1,5 @@
 package attacks
 
-import (
-	"fmt"
-	"strings"
-)
-
 // Benchmark is one check of the Multi-Tenancy Benchmarks, by which Kubernetes' working group for multi-tenancy judged
 // clusters whose tenants share an API server (kubernetes-retired/multi-tenancy, benchmarks/kubectl-mtb). There a tenant
 // is a user with a namespace; here it has a control plane, so a check asks about the super clusters.
@@ -44,15 +39,4 @@ func Benchmarks() []Benchmark {
 		{"Create network policies", 2, "they go down: the twin", []string{"TestNetwork/ip-blocks"}},
 		{"Create namespaces (planned there)", 2, "with a quota they are placed: the twin", []string{"TestQuota/namespaces"}},
 	}
-}
-
-// BenchmarkTable returns benchmarks as a table of docs/security.md.
-func BenchmarkTable(benchmarks []Benchmark) string {
-	var table strings.Builder
-	table.WriteString("| check | profile | in a pool | shown by |\n| --- | --- | --- | --- |\n")
-	for i := range benchmarks {
-		benchmark := &benchmarks[i]
-		fmt.Fprintf(&table, "| %s | %d | %s | `%s` |\n", benchmark.Check, benchmark.Profile, benchmark.Here, strings.Join(benchmark.Shown, "`, `"))
-	}
-	return table.String()
 }
