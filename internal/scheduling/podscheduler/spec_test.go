@@ -24,7 +24,7 @@ import (
 	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/pod-scheduling.md")
+var update = flag.Bool("update", false, "write the table of docs/pod-scheduling.md")
 
 // What the pod view makes of a field.
 const (
@@ -39,12 +39,12 @@ var specFields = []struct {
 	// set sets the field. Nil where the view is told to leave out what cannot matter to scheduling.
 	set func(*corev1.PodSpec)
 }{
-	{"nodeSelector", kept, "NodeGroups. What it wants of labels that the tenant gives to its own Nodes becomes names of Nodes first, as in affinity", func(s *corev1.PodSpec) { s.NodeSelector = zone("a") }},
-	{"affinity", translated, "NodeGroups, InterPodAffinity: see below", func(s *corev1.PodSpec) {
+	{"nodeSelector", kept, "NodeGroups. Labels that the tenant gives to its own Nodes become names of Nodes first, as in affinity", func(s *corev1.PodSpec) { s.NodeSelector = zone("a") }},
+	{"affinity", translated, "NodeGroups, InterPodAffinity: see above", func(s *corev1.PodSpec) {
 		s.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms("a", corev1.LabelTopologyZone)}}
 	}},
-	{"tolerations", translated, "NodeGroups for nodes, TaintToleration for super clusters; the virtual Node's own taint is tolerated, and what the policy does not list is left out", func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Key: "k"}} }},
-	{"topologySpreadConstraints", translated, "NodeGroups, PodTopologySpread: see below", func(s *corev1.PodSpec) {
+	{"tolerations", translated, "NodeGroups for nodes, TaintToleration for super clusters; what the policy does not list is left out", func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Key: "k"}} }},
+	{"topologySpreadConstraints", translated, "NodeGroups, PodTopologySpread: see above", func(s *corev1.PodSpec) {
 		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway}}
 	}},
 	{"containers", translated, "names, restart policies and requests, as room of the namespace: NodeResourcesFit; their size: NodeGroups. Ports and images are left out", func(s *corev1.PodSpec) {
@@ -167,12 +167,12 @@ func tolerating(key string, change func(*corev1.Pod)) func(*corev1.Pod) {
 var demandRows = []struct {
 	demand string
 	change func(*corev1.Pod)
-	// want is the super cluster, "" for none: the page says why.
+	// want is the super cluster, or what the pod is told where there is none.
 	want string
 }{
 	{"nodeSelector zone=b", selecting("zone", "b"), "r2"},
-	{"nodeSelector zone=d", selecting("zone", "d"), ""},
-	{"nodeSelector, zone=b and gen=3: no one node has both", func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "b", "gen": "3"} }, ""},
+	{"nodeSelector zone=d", selecting("zone", "d"), "3 have no node with zone=d"},
+	{"nodeSelector, zone=b and gen=3: no one node has both", func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "b", "gen": "3"} }, "3 have no node with gen=3 and with zone=b"},
 	{"In (b, d)", requiring("zone", corev1.NodeSelectorOpIn, "b", "d"), "r2"},
 	{"NotIn (a)", requiring("zone", corev1.NodeSelectorOpNotIn, "a"), "r2"},
 	{"Exists", requiring("disk", corev1.NodeSelectorOpExists), "r1"},
@@ -183,19 +183,19 @@ var demandRows = []struct {
 		corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"d"}}}},
 		corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}},
 	), "r2"},
-	{"a term without requirements", affine(corev1.NodeSelectorTerm{}), ""},
+	{"a term without requirements", affine(corev1.NodeSelectorTerm{}), "3 have no node that matches its node affinity"},
 	{"matchFields metadata.name In (r2.node-7)", namedNode(corev1.NodeSelectorOpIn, "r2.node-7"), "r2"},
 	{"matchFields metadata.name NotIn (r1.node-7)", namedNode(corev1.NodeSelectorOpNotIn, "r1.node-7"), "r1"},
 	{"host name In (r2.node-7)", requiring(corev1.LabelHostname, corev1.NodeSelectorOpIn, "r2.node-7"), "r2"},
 	{"nodeSelector with a host name", selecting(corev1.LabelHostname, "r2.node-7"), "r2"},
-	{"a host name that no super cluster has", selecting(corev1.LabelHostname, "node-7"), ""},
+	{"a host name that no super cluster has", selecting(corev1.LabelHostname, "node-7"), "3 have no node named node-7"},
 	{"the super cluster's own label", selecting(tenancyv1alpha1.LabelSuperClusterID, "r2"), "r2"},
-	{"a taint that is not tolerated", requiring("gpu", corev1.NodeSelectorOpExists), ""},
+	{"a taint that is not tolerated", requiring("gpu", corev1.NodeSelectorOpExists), "2 have no node with label gpu, 1 has no node for it whose taints it tolerates (dedicated)"},
 	{"a taint that is tolerated", tolerating("dedicated", requiring("gpu", corev1.NodeSelectorOpExists)), "r3"},
 	{"preferred: gen=2", preferring("gen", "2"), "r2"},
 	{"nodeSelector rack=1, which the tenant has written onto its Node r2.node-7", selecting("rack", "1"), "r2"},
-	{"rack=2, which the tenant has written onto none", selecting("rack", "2"), ""},
-	{"larger than any node", func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = builders.Requests("cpu", "5") }, ""},
+	{"rack=2, which the tenant has written onto none", selecting("rack", "2"), "no Node of this control plane has label rack=2"},
+	{"larger than any node", func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = builders.Requests("cpu", "5") }, "2 have no node large enough, 1 has no node for it whose taints it tolerates (dedicated)"},
 }
 
 // demandBed is a tenant with the super clusters that demandRows are about.
@@ -232,35 +232,27 @@ func demandBed(t *testing.T) *tenantControlPlane {
 	return c
 }
 
-// demandOutcomes are the rows with what became of them.
-func demandOutcomes(t *testing.T) [][2]string {
-	t.Helper()
-	c := demandBed(t)
-	outcomes := make([][2]string, 0, len(demandRows))
-	for i, row := range demandRows {
-		name := fmt.Sprintf("pod-%d", i)
-		c.create("web", name, "1m", row.change)
-		outcome := ""
-		require.Eventually(t, func() bool {
-			outcome = c.get("web", name).Annotations[schedulerv1alpha1.AnnotationSuperCluster]
-			if outcome == "" {
-				outcome = c.refused(name)
-			}
-			return outcome != "" && outcome != nodesUnread
-		}, patience, patience/4000)
-		why, refused := strings.CutPrefix(outcome, "0/3 super clusters are available: ")
-		if refused || strings.HasPrefix(why, "no Node") {
-			require.Empty(t, row.want, row.demand)
-			outcome = "none: " + why
-		} else {
-			require.Equal(t, row.want, outcome, row.demand)
+// TestDemands: each pod goes to the super cluster of its row, or is told why there is none.
+func TestDemands(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := demandBed(t)
+		for i, row := range demandRows {
+			name := fmt.Sprintf("pod-%d", i)
+			c.create("web", name, "1m", row.change)
+			outcome := ""
+			require.Eventually(t, func() bool {
+				outcome = c.get("web", name).Annotations[schedulerv1alpha1.AnnotationSuperCluster]
+				if outcome == "" {
+					outcome = c.refused(name)
+				}
+				return outcome != "" && outcome != nodesUnread
+			}, patience, patience/4000)
+			require.Equal(t, row.want, strings.TrimPrefix(outcome, "0/3 super clusters are available: "), row.demand)
 		}
-		outcomes = append(outcomes, [2]string{row.demand, outcome})
-	}
-	return outcomes
+	})
 }
 
-// TestPodSchedulingPage holds docs/pod-scheduling.md to the tables: -update writes them.
+// TestPodSchedulingPage holds docs/pod-scheduling.md to the table: -update writes it.
 func TestPodSchedulingPage(t *testing.T) {
 	const page, begin, end = "../../../docs/pod-scheduling.md", "<!-- begin: go test ./internal/scheduling/podscheduler -run PodSchedulingPage -update -->\n", "<!-- end -->\n"
 	var text strings.Builder
@@ -268,13 +260,7 @@ func TestPodSchedulingPage(t *testing.T) {
 	for _, row := range specFields {
 		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", row.field, row.view, row.answer)
 	}
-	fmt.Fprintf(&text, "| %s | left out | they say nothing about where a pod may run |\n\n", "`"+strings.Join(notScheduling, "`, `")+"`")
-	text.WriteString("| a pod demands | it goes to |\n|---|---|\n")
-	schedulertest.Bubble(t, func(t *testing.T) {
-		for _, row := range demandOutcomes(t) {
-			fmt.Fprintf(&text, "| %s | %s |\n", row[0], row[1])
-		}
-	})
+	fmt.Fprintf(&text, "| %s | left out | they say nothing about where a pod may run |\n", "`"+strings.Join(notScheduling, "`, `")+"`")
 	was, err := os.ReadFile(page)
 	require.NoError(t, err)
 	head, rest, found := strings.Cut(string(was), begin)
