@@ -235,7 +235,8 @@ type ObjectLimit struct {
 // WriteRate bounds what is written in the course of time.
 type WriteRate struct {
 	// bytesPerSecond is the size of the objects that are written in a second, at least 64Ki. Each write counts the
-	// whole object, a pod that is created four times: it is bound and gets its status there.
+	// whole object, a pod that is created three times and once more for each container: it is bound and gets its status
+	// there.
 	// +optional
 	// +kubebuilder:default="512Ki"
 	BytesPerSecond resource.Quantity `json:"bytesPerSecond"`
