@@ -118,7 +118,7 @@ func StartIn(parent string, options ...Options) (started []*ControlPlane, stop f
 	group.Wait()
 	return started, func() {
 		for i, c := range started {
-			c.kill()
+			c.Stop()
 			releases[i]()
 		}
 		if err := os.RemoveAll(folder); err != nil {
@@ -191,18 +191,23 @@ func (c *ControlPlane) Restore(ctx context.Context, folder string) error {
 }
 
 func (c *ControlPlane) whileStopped(ctx context.Context, change func() error) error {
-	c.kill()
+	c.Stop()
 	if err := change(); err != nil {
 		return fmt.Errorf("copying the data of a control plane: %w", err)
 	}
+	return c.StartAgain(ctx)
+}
+
+// StartAgain starts the programs of Start, after Stop.
+func (c *ControlPlane) StartAgain(ctx context.Context) error {
 	started, err := c.files.Start(ctx, c.programs...)
 	c.processes = nil
 	c.add(started)
 	return err
 }
 
-// kill ends the programs without ceremony: their data go with them.
-func (c *ControlPlane) kill() {
+// Stop kills the programs: an API server that is asked to end waits for its watches. Their data stay.
+func (c *ControlPlane) Stop() {
 	for _, process := range c.processes {
 		process.Kill()
 	}

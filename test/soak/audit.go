@@ -16,6 +16,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/controlplane"
+	"github.com/superpool/superpool/test/pool"
 )
 
 // syncerPrefix begins the names of syncers' processes: syncer-r1 is that of super cluster r1.
@@ -79,7 +80,7 @@ func (a *auditor) check(w write) string {
 	switch {
 	case !isSyncer:
 		return ""
-	case w.at == metaName:
+	case w.at == pool.MetaName:
 		return a.checkMeta(w, id)
 	case slices.Contains(a.supers, w.at):
 		return a.checkSuper(w, id)

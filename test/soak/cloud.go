@@ -46,12 +46,12 @@ func (b *bed) startCloud(ctx context.Context, super *cluster, number int) error 
 		for sleep(ctx, 500*time.Millisecond) == nil {
 			for _, work := range []func(context.Context) error{c.balance, c.provision, c.reclaim} {
 				if err := work(ctx); err != nil && ctx.Err() == nil && !expected(err) {
-					b.say("The cloud of %s met: %v", super.name, err)
+					b.Say("The cloud of %s met: %v", super.name, err)
 				}
 			}
 		}
 	}()
-	b.stops = append(b.stops, func() { cancel(); <-done })
+	b.OnStop(func() { cancel(); <-done })
 	return nil
 }
 

@@ -31,7 +31,7 @@ func (b *bed) operate(ctx context.Context, random *rand.Rand) {
 			err = tamper(ctx, super, random)
 		}
 		if err != nil && ctx.Err() == nil && !expected(err) {
-			b.say("The operator met: %v", err)
+			b.Say("The operator met: %v", err)
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (b *bed) killPrograms(ctx context.Context, random *rand.Rand) {
 		if time.Now().After(next) {
 			next = time.Now().Add(between(random, 10*time.Second, time.Minute))
 			p := b.programs[random.IntN(len(b.programs))]
-			b.say("Killing %s", p.name)
-			p.process.Kill()
+			b.Say("Killing %s", p.Name)
+			p.Process.Kill()
 			p.kills++
 		}
 		b.restart()
@@ -103,12 +103,12 @@ func (b *bed) killPrograms(ctx context.Context, random *rand.Rand) {
 // restart starts each of our programs again that has ended.
 func (b *bed) restart() {
 	for _, p := range b.programs {
-		if !p.process.Ended() {
+		if !p.Process.Ended() {
 			continue
 		}
 		p.starts++
-		if err := b.launch(p); err != nil {
-			b.say("Starting %s: %v", p.name, err)
+		if err := b.Launch(p.Program); err != nil {
+			b.Say("Starting %s: %v", p.Name, err)
 		}
 	}
 }

@@ -172,7 +172,7 @@ func (b *bed) remove(ctx context.Context, before map[string]bool) ([]string, err
 			return nil, fmt.Errorf("waiting for one object of each kind of %s: %w", tenant.name, err)
 		}
 	}
-	b.say("Removing the tenants")
+	b.Say("Removing the tenants")
 	begin := time.Now()
 	for _, tenant := range b.tenants {
 		if err := b.meta.client.Delete(ctx, builders.VirtualCluster(tenant.name)); err != nil {
@@ -191,7 +191,7 @@ func (b *bed) remove(ctx context.Context, before map[string]bool) ([]string, err
 		if findings = difference(before, after); len(findings) > 0 {
 			return fmt.Errorf("%d findings", len(findings))
 		}
-		b.say("Nothing is left of the tenants among %d objects after %s", len(after), time.Since(begin).Round(time.Second))
+		b.Say("Nothing is left of the tenants among %d objects after %s", len(after), time.Since(begin).Round(time.Second))
 		return nil
 	})
 	if err != nil && len(findings) == 0 {

@@ -65,27 +65,20 @@ func Run(ctx context.Context, options Options, out io.Writer) (err error) {
 	if err := options.Validate(); err != nil {
 		return err
 	}
-	folder, err := makeFolder(options.Folder)
+	b, err := newBed(options, out, false)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	b := &bed{options: options, folder: folder, out: out}
-	for i := range options.SuperClusters {
-		b.ids = append(b.ids, fmt.Sprintf("r%d", i+1))
-	}
-	b.auditor = newAuditor(b.ids)
-	defer b.stop()
-	random := rand.New(rand.NewPCG(options.Seed, 1)) //nolint:gosec // it is to be repeated
-	b.say("Soaking for %s, seed %d", options.Length, options.Seed)
-	if err := b.start(ctx, random); err != nil {
+	defer func() { err = errors.Join(err, b.Stop()) }()
+	b.Say("Soaking for %s, seed %d", options.Length, options.Seed)
+	if err := b.start(ctx); err != nil {
 		return fmt.Errorf("starting the pool: %w", err)
 	}
 	pods := newOnePod(b.supers)
 	if err := pods.run(ctx); err != nil {
 		return err
 	}
-	b.act(ctx, random)
+	b.act(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -109,28 +102,14 @@ func Run(ctx context.Context, options Options, out io.Writer) (err error) {
 	return nil
 }
 
-// makeFolder makes a folder for all state in parent, "" for memory where there is such a place.
-func makeFolder(parent string) (string, error) {
-	if parent == "" {
-		if _, err := os.Stat("/dev/shm"); err == nil {
-			parent = "/dev/shm"
-		}
-	}
-	folder, err := os.MkdirTemp(parent, "superpool-soak")
-	if err != nil {
-		return "", fmt.Errorf("making a folder: %w", err)
-	}
-	return folder, nil
-}
-
 // act lets everybody act, and returns when the time is over and the faults have stopped.
-func (b *bed) act(ctx context.Context, random *rand.Rand) {
+func (b *bed) act(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Length)
 	defer cancel()
-	source := func() *rand.Rand { return rand.New(rand.NewPCG(random.Uint64(), 2)) } //nolint:gosec // it is to be repeated
+	source := func() *rand.Rand { return rand.New(rand.NewPCG(b.random.Uint64(), 2)) } //nolint:gosec // it is to be repeated
 	var group sync.WaitGroup
 	for _, tenant := range b.tenants {
-		a := &actor{client: tenant.client, random: source(), failed: func(err error) { b.say("Tenant %s met: %v", tenant.name, err) }}
+		a := &actor{client: tenant.client, random: source(), failed: func(err error) { b.Say("Tenant %s met: %v", tenant.name, err) }}
 		group.Go(func() { a.run(ctx, b.options.Pause) })
 	}
 	for _, c := range b.clusters() {
@@ -151,7 +130,7 @@ const wakePeriod = 20 * time.Second
 
 // settle returns what does not agree in the end.
 func (b *bed) settle(ctx context.Context) ([]string, error) {
-	b.say("The faults have stopped")
+	b.Say("The faults have stopped")
 	begin := time.Now()
 	for _, super := range b.supers {
 		if err := b.eventually(ctx, time.Minute, func(ctx context.Context) error { return b.setNode(ctx, super, false, nil) }); err != nil {
@@ -185,7 +164,7 @@ func (b *bed) settle(ctx context.Context) ([]string, error) {
 		if findings = found; len(found) > 0 {
 			return fmt.Errorf("%d findings", len(found))
 		}
-		b.say("Both sides agree on %d objects after %s", compared, time.Since(begin).Round(time.Second))
+		b.Say("Both sides agree on %d objects after %s", compared, time.Since(begin).Round(time.Second))
 		return nil
 	})
 	if err != nil && len(findings) == 0 {
@@ -196,12 +175,12 @@ func (b *bed) settle(ctx context.Context) ([]string, error) {
 
 // report says what there was.
 func (b *bed) report(pods *onePod) {
-	b.say("%d pods were in super clusters; %d writes were audited", pods.count(), b.auditor.count())
+	b.Say("%d pods were in super clusters; %d writes were audited", pods.count(), b.auditor.count())
 	for _, p := range b.programs {
-		b.say("%s was killed %d times, and ended %d times besides", p.name, p.kills, p.starts-p.kills)
+		b.Say("%s was killed %d times, and ended %d times besides", p.Name, p.kills, p.starts-p.kills)
 	}
 	for _, c := range b.clusters() {
-		b.say("Requests to %s: %s", c.name, c.proxy.summary())
+		b.Say("Requests to %s: %s", c.name, c.proxy.summary())
 	}
 }
 
@@ -212,12 +191,12 @@ var panicked = regexp.MustCompile(`(?m)^panic: .*|Observed a panic.*`)
 func (b *bed) panics() ([]string, error) {
 	var all []string
 	for _, p := range b.programs {
-		content, err := os.ReadFile(p.process.Log)
+		content, err := os.ReadFile(p.Process.Log)
 		if err != nil {
-			return nil, fmt.Errorf("reading the log of %s: %w", p.name, err)
+			return nil, fmt.Errorf("reading the log of %s: %w", p.Name, err)
 		}
 		if found := panicked.Find(content); found != nil {
-			all = append(all, fmt.Sprintf("%s: %s", p.name, found))
+			all = append(all, fmt.Sprintf("%s: %s", p.Name, found))
 		}
 	}
 	return all, nil

@@ -26,15 +26,12 @@ func Standby(ctx context.Context, options Options, times int, out io.Writer) (ta
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	folder, err := makeFolder(options.Folder)
+	b, err := newBed(options, out, true)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	b := &bed{options: options, folder: folder, out: out, ids: []string{"r1"}, elect: true}
-	b.auditor = newAuditor(b.ids)
-	defer b.stop()
-	if err := b.start(ctx, rand.New(rand.NewPCG(options.Seed, 1))); err != nil { //nolint:gosec // no fault is drawn
+	defer func() { err = errors.Join(err, b.Stop()) }()
+	if err := b.start(ctx); err != nil {
 		return nil, fmt.Errorf("starting the pool: %w", err)
 	}
 	a := &actor{client: b.tenants[0].client, random: rand.New(rand.NewPCG(options.Seed, 2))} //nolint:gosec // names of pods
@@ -44,24 +41,23 @@ func Standby(ctx context.Context, options Options, times int, out io.Writer) (ta
 	if err := b.ready(ctx, a, "first"); err != nil {
 		return nil, err
 	}
-	leader := b.programs[len(b.programs)-1]
+	leader := b.Programs[len(b.Programs)-1]
 	for i := range times {
-		next := &program{name: leader.name, command: leader.command}
-		if err := b.launch(next); err != nil {
+		next := *leader
+		if err := b.Launch(&next); err != nil {
 			return nil, err
 		}
-		b.programs = append(b.programs, next)
-		if err := b.eventually(ctx, patience, func(context.Context) error { return engaged(next.process, i+2) }); err != nil {
+		if err := b.eventually(ctx, patience, func(context.Context) error { return engaged(next.Process, i+2) }); err != nil {
 			return nil, err
 		}
-		leader.process.Kill()
+		leader.Process.Kill()
 		killed := time.Now()
 		if err := b.ready(ctx, a, "pod-"+strconv.Itoa(i)); err != nil {
 			return nil, err
 		}
 		taken = append(taken, time.Since(killed))
-		b.say("A pod was Ready %s after its syncer was killed", taken[i].Round(10*time.Millisecond))
-		leader = next
+		b.Say("A pod was Ready %s after its syncer was killed", taken[i].Round(10*time.Millisecond))
+		leader = &next
 	}
 	return taken, nil
 }
