@@ -107,7 +107,7 @@ func (b *bed) restarts(ctx context.Context, s *scenario) (*restarts, error) {
 			return nil, err
 		}
 		*seconds = append(*seconds, time.Since(begin).Seconds())
-		b.say("The syncer %s with %d pods, and started again: a new one is Ready after %.2f s", how, len(running.pods), (*seconds)[i/2])
+		b.Say("The syncer %s with %d pods, and started again: a new one is Ready after %.2f s", how, len(running.pods), (*seconds)[i/2])
 		if err := added.remove(ctx, one.targets); err != nil {
 			return nil, err
 		}
@@ -128,12 +128,10 @@ func (b *bed) restart(name string, end func(*launch.Process)) error {
 			continue
 		}
 		end(p.process)
-		process, err := launch.Run(b.folder, name, p.command)
-		if err != nil {
+		if err := b.Launch(p.pooled); err != nil {
 			return err
 		}
-		p.process = process
-		b.stops = append(b.stops, process.Kill)
+		p.process = p.pooled.Process
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ package perf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 )
 
@@ -76,23 +76,11 @@ func Run(ctx context.Context, options Options, log io.Writer) (report *Report, e
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	parent := options.Folder
-	if parent == "" {
-		if _, err := os.Stat("/dev/shm"); err == nil {
-			parent = "/dev/shm"
-		}
-	}
-	folder, err := os.MkdirTemp(parent, "superpool-perf")
+	b, err := newBed(options, log)
 	if err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
+		return nil, err
 	}
-	defer func() {
-		if removal := os.RemoveAll(folder); removal != nil && err == nil {
-			err = removal
-		}
-	}()
-	b := &bed{options: options, folder: folder, log: log}
-	defer b.stop()
+	defer func() { err = errors.Join(err, b.Stop()) }()
 	if err := b.start(ctx); err != nil {
 		return nil, fmt.Errorf("starting the pool: %w", err)
 	}

@@ -18,13 +18,15 @@ import (
 
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/controlplane/launch"
+	"github.com/superpool/superpool/test/pool"
 )
 
 // program is a process of the bed. Those of one group are counted together.
 type program struct {
-	group          string
-	process        *launch.Process
-	command        []string
+	group   string
+	process *launch.Process
+	// pooled, metrics and pprof are those of our programs.
+	pooled         *pool.Program
 	metrics, pprof string
 }
 
@@ -124,15 +126,6 @@ func (p *program) writes(ctx context.Context) (float64, error) {
 		}
 	}
 	return total, nil
-}
-
-// tail returns the end of its log.
-func (p *program) tail() string {
-	content, err := os.ReadFile(p.process.Log)
-	if err != nil {
-		return err.Error()
-	}
-	return string(content[max(0, len(content)-2000):])
 }
 
 func get(ctx context.Context, url string) ([]byte, error) {

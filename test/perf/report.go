@@ -118,7 +118,7 @@ func perPod(r *result, seconds float64) float64 { return 1000 * seconds / float6
 // a ResourceQuota.
 func (r *Report) Table() string {
 	var text strings.Builder
-	names := []string{pool, direct, directWithQuota}
+	names := []string{inPool, direct, directWithQuota}
 	fmt.Fprintf(&text, "%d tenants × %d pods, medians of %d, %s\n\n| | %s | ratio |\n|---|---|---|---|---|\n", r.Options.Tenants, r.Options.Pods, r.Options.Rounds,
 		r.Started.UTC().Format(time.DateOnly), strings.Join(names, " | "))
 	resting := r.resting()
@@ -145,7 +145,7 @@ func (r *Report) Table() string {
 
 // resting returns the CPU time of each group of programs in a second of rest; nil where nobody looked.
 func (r *Report) resting() map[string]float64 {
-	for _, shown := range r.bursts[pool] {
+	for _, shown := range r.bursts[inPool] {
 		if shown.rest != nil {
 			return shown.rest.cpu
 		}
@@ -171,7 +171,7 @@ func cell(row row, results []*result) (string, float64) {
 // atRest returns lines about the pool with all pods running, and beside what bursts show.
 func (r *Report) atRest() string {
 	var text strings.Builder
-	for _, shown := range r.bursts[pool] {
+	for _, shown := range r.bursts[inPool] {
 		if shown.rest == nil {
 			continue
 		}
@@ -195,7 +195,7 @@ func (r *Report) atRest() string {
 	if text.Len() > 0 {
 		text.WriteString("\n")
 	}
-	for _, shown := range r.bursts[pool] {
+	for _, shown := range r.bursts[inPool] {
 		text.WriteString(requestTable(shown))
 	}
 	return text.String()

@@ -34,19 +34,19 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	report := &Report{Options: Options{Tenants: 1, Pods: 2, Rounds: 3, Nodes: 5, Rate: 20}}
 	for _, total := range []float64{9, 4, 6} {
-		report.add(pool, &result{
+		report.add(inPool, &result{
 			pods: 2, total: total, deletion: 1, ready: []float64{1, total}, up: []float64{0.5, 0.5},
 			cpu: map[string]float64{"syncer": 0.004, "vc-scheduler": 0.002, "tenant kube-apiserver": 0.02}, cpuDeletion: map[string]float64{"syncer": 0.003},
 		})
 		report.add(directWithQuota, &result{pods: 2, total: total / 2, deletion: 2, ready: []float64{1, 1}, cpu: map[string]float64{"super etcd": 0.01}})
 	}
-	report.addPaced(pool, &result{pods: 2, ready: []float64{0.03, 0.08}})
-	last := report.bursts[pool][2]
+	report.addPaced(inPool, &result{pods: 2, ready: []float64{0.03, 0.08}})
+	last := report.bursts[inPool][2]
 	last.requests, last.requestsDeletion = requests{"tenant POST pods": 2, "tenant GET leases": 0.001}, requests{"super DELETE pods": 3}
 	last.rest = &idle{
 		writes: map[string]float64{"syncer": 5}, cpu: map[string]float64{"syncer": 0.0005}, heap: map[string]float64{"syncer": 9000}, rss: map[string]float64{"syncer": 20000},
 	}
-	report.addFairness(pool, &fairness{alone: 0.2, beside: 0.22})
+	report.addFairness(inPool, &fairness{alone: 0.2, beside: 0.22})
 	report.Options.Greedy, report.restarts = 300, &restarts{stopped: []float64{1}, killed: []float64{3, 1, 2}}
 	table := report.Table()
 	for _, want := range []string{

@@ -18,7 +18,7 @@ func TestRest(t *testing.T) {
 	options.Rest = 40 * time.Second
 	report, err := Run(t.Context(), options, t.Output())
 	require.NoError(t, err)
-	rest := report.bursts[pool][0].rest
+	rest := report.bursts[inPool][0].rest
 	// What our programs have sent. A Lease is renewed each 20 seconds, 19.5 at the earliest, so that 40 hold three.
 	nodes := float64(options.Tenants * options.Nodes)
 	require.LessOrEqual(t, rest.writes["syncer"], nodes*1.5)

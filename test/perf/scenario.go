@@ -21,7 +21,7 @@ import (
 
 // The scenarios, by name.
 const (
-	pool            = "pool"
+	inPool          = "pool"
 	direct          = "direct"
 	directWithQuota = "direct with a ResourceQuota"
 )
@@ -85,7 +85,7 @@ func (b *bed) direct(quota bool) *scenario {
 }
 
 func (b *bed) pooled() *scenario {
-	s := &scenario{name: pool, pooled: true, quota: true}
+	s := &scenario{name: inPool, pooled: true, quota: true}
 	for _, tenant := range b.tenants {
 		s.targets = append(s.targets, target{namespace: "perf", client: tenant})
 	}
@@ -119,7 +119,7 @@ func (b *bed) prepare(ctx context.Context, s *scenario) error {
 		}
 	}
 	for _, to := range s.targets {
-		if err := b.eventually(ctx, func(ctx context.Context) error { return s.admits(ctx, to) }); err != nil {
+		if err := b.Eventually(ctx, func(ctx context.Context) error { return s.admits(ctx, to) }); err != nil {
 			return err
 		}
 	}
@@ -257,7 +257,7 @@ func (b *bed) delete(ctx context.Context, s *scenario, l *load, r *result, burst
 	r.deletion = time.Since(begin).Seconds()
 	now, err := b.requestsIf(ctx, burst.rest)
 	r.requestsDeletion = now.minus(answered)
-	b.say("%s, %d pods%s: Ready after %.1f s, p50 %.2f s, p99 %.2f s, gone after %.1f s; CPU time %.1f ms a pod", s.name, r.pods, pace(burst.rate), r.total,
+	b.Say("%s, %d pods%s: Ready after %.1f s, p50 %.2f s, p99 %.2f s, gone after %.1f s; CPU time %.1f ms a pod", s.name, r.pods, pace(burst.rate), r.total,
 		quantile(r.ready, 0.5), quantile(r.ready, 0.99), r.deletion, 1000*sum(r.cpu)/float64(r.pods))
 	return err
 }
