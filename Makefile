@@ -164,7 +164,7 @@ ran: bin/gate ## Print when each target of gate and nightly last passed, and how
 .PHONY: build-tests
 build-tests:
 	@$(GOBUILD) "test packages" $(GO) build -v ./...
-	$(GO) vet -tags e2e,realnodes,attacks,siege ./...
+	$(GO) vet -tags e2e,realnodes,attacks,siege,drills ./...
 
 # TestModel has one goroutine at a time, so that there are no races to find, and a target of its own: test-model.
 .PHONY: test-unit
@@ -220,9 +220,11 @@ SIEGE ?= 5m
 siege: $(POOL_PROGRAMS) ## Let three tenants try what ended programs before while a fourth creates a pod each second, and compare its pods with those before: SIEGE=5m.
 	@GO='$(GO)' SIEGE='$(SIEGE)' ATTACKERS='attacker second third' TEST_TAGS=attacks,siege TEST_FLAGS='-run ^TestSiege$$ -v -timeout 0' hack/attacks.sh
 
+# For how long drill away takes a super cluster away.
+AWAY ?= 2m
 .PHONY: drills
-drills: $(POOL_PROGRAMS) ## Drain, lose and return super clusters of a pool of real API servers, and take it down.
-	@hack/drills.sh
+drills: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Drain, lose and return super clusters of a pool of real API servers, and take it down: AWAY=2m.
+	$(GO) test -tags drills -count 1 -timeout 35m $(if $(TEST_JSON),,-v) $$TEST_ARGS ./test/drills -args -away $(AWAY)
 
 # The database is a Go module: nothing else is asked for.
 .PHONY: vulnerabilities

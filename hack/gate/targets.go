@@ -35,7 +35,9 @@ type target struct {
 }
 
 // program is what every pool of real API servers depends on.
-var program = []string{"apis", "cmd", "go.mod", "go.sum", "hack/lib", "hack/tools", "internal", "Makefile", "manifests", "plugins"}
+var program = []string{
+	"apis", "cmd", "go.mod", "go.sum", "hack/lib", "hack/tools", "internal", "Makefile", "manifests", "plugins", "test/builders", "test/controlplane", "test/pool",
+}
 
 func dependsOn(paths ...string) []string { return append(paths, program...) }
 
@@ -74,7 +76,7 @@ var targets = []target{
 	},
 	{
 		name: "soak-short", timeout: 20 * time.Minute, make: []string{"soak", "SOAK=3m", "SOAK_SEED=SEED"}, nightly: true,
-		touches: []string{"internal/syncer/engine", "internal/engage", "test/soak"}, inputs: dependsOn("test/soak"),
+		touches: []string{"internal/syncer/engine", "internal/engage", "test/pool", "test/soak"}, inputs: dependsOn("test/soak"),
 	},
 
 	{
@@ -89,7 +91,7 @@ var targets = []target{
 	{name: "siege", timeout: 20 * time.Minute, make: []string{"siege"}, nightly: true, inputs: dependsOn("test/attacks", "hack/attacks.sh")},
 	{name: "model-all", timeout: time.Hour, make: []string{"test-model", "MODEL_STEPS=1000000", "MODEL_SEED=SEED"}, nightly: true, inputs: program},
 	{name: "soak", timeout: 90 * time.Minute, make: []string{"soak", "SOAK=1h", "SOAK_SEED=SEED"}, nightly: true, inputs: dependsOn("test/soak")},
-	{name: "drills", timeout: 40 * time.Minute, make: []string{"drills"}, nightly: true, inputs: dependsOn("hack/drills.sh")},
+	{name: "drills", timeout: 40 * time.Minute, make: []string{"drills"}, again: "make drills", nightly: true, inputs: dependsOn("test/drills")},
 	{
 		name: "realnodes-all", timeout: time.Hour, make: []string{"test-realnodes"}, again: againInRealnodes, nightly: true,
 		inputs: dependsOn("test/realnodes", "hack/realnodes"),

@@ -234,14 +234,11 @@ remove_folder() {
 # stop_pool: kills all processes of the pool and removes $OUT. It works without the programs of bin/, so after `make
 # clean` too.
 stop_pool() {
-  local name file
+  local name
   check_folder || return 1
   [[ -d $OUT ]] || return 0
   for name in "${PROGRAMS[@]}"; do
     kill_program "$name"
-  done
-  for file in "$OUT"/pids/link-*; do
-    kill_program "${file##*/}" KILL # one that is cut ends by nothing less
   done
   kill_all processes || return 1
   remove_folder

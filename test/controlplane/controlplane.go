@@ -27,11 +27,11 @@ import (
 type Options struct {
 	// CRDs are files and folders of CRDs to install; see SuperpoolCRDs.
 	CRDs []string
-	// DisableAdmission names admission plugins that need a controller which a test does not run. Without Controllers
+	// DisableAdmission names admission plugins that need a controller which a test does not run. Without controllers
 	// ServiceAccount is always one of them.
 	DisableAdmission []string
-	// Controllers runs kube-controller-manager and kube-scheduler too.
-	Controllers bool
+	// Controllers runs kube-controller-manager and kube-scheduler too, Manager the former alone, where no nodes are.
+	Controllers, Manager bool
 	// Unlimited lifts the bounds of the API server on requests in flight, and those of the controllers on their own.
 	Unlimited bool
 	// EtcdOf is a control plane that runs, in whose etcd the objects are, too, below a prefix of their own. nil: it has
@@ -142,9 +142,12 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 		c.programs = c.programs[1:]
 		files.Ports.Etcd, files.EtcdPrefix = option.EtcdOf.files.Ports.Etcd, "/beside-"+name
 	}
-	if option.Controllers {
+	switch {
+	case option.Controllers:
 		c.programs = append(c.programs, launch.ControllerManager, launch.Scheduler)
-	} else {
+	case option.Manager:
+		c.programs = append(c.programs, launch.ControllerManager)
+	default:
 		files.DisableAdmission = append(files.DisableAdmission, "ServiceAccount")
 	}
 	if files.ServiceCIDR == "" {

@@ -191,13 +191,18 @@ func (p *Pool) controlPlanes(ctx context.Context) ([]controlplane.Options, error
 	if err != nil {
 		return nil, err
 	}
-	without := []string{"TaintNodesByCondition"}
-	options := []controlplane.Options{{CRDs: crds, DisableAdmission: without}}
+	side := controlplane.Options{Manager: !p.options.Lean}
+	if p.options.Lean {
+		side.DisableAdmission = []string{"TaintNodesByCondition"}
+	}
+	options := []controlplane.Options{side}
+	options[0].CRDs = crds
 	for range p.options.Supers {
 		options = append(options, controlplane.Options{Controllers: true, ServiceClusterIPRange: "10.0.0.0/16"})
 	}
 	for i := range p.options.Tenants {
-		options = append(options, controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: fmt.Sprintf("10.0.%d.0/24", 128+i)})
+		side.ServiceClusterIPRange = fmt.Sprintf("10.0.%d.0/24", 128+i)
+		options = append(options, side)
 	}
 	for i := range options {
 		options[i].Unlimited = p.options.Unlimited
@@ -212,7 +217,7 @@ func (p *Pool) start(options []controlplane.Options) ([]*controlplane.ControlPla
 	return started, err
 }
 
-// connect starts what a control plane has besides its API server, and makes its client.
+// connect makes the client of a control plane, and asks how our programs reach it.
 func (p *Pool) connect(ctx context.Context, name string, plane *controlplane.ControlPlane) (*Cluster, error) {
 	made := &Cluster{ControlPlane: plane, Name: name}
 	config := rest.CopyConfig(plane.Config)
@@ -220,11 +225,6 @@ func (p *Pool) connect(ctx context.Context, name string, plane *controlplane.Con
 	var err error
 	if made.Client, err = client.NewWithWatch(config, client.Options{Scheme: controlplane.Scheme()}); err != nil {
 		return nil, err
-	}
-	if !p.options.Lean && !slices.Contains(p.options.Supers, name) { // theirs run
-		if err := plane.StartControllers(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if p.options.Front != nil {
 		made.front, err = p.options.Front(ctx, made)
