@@ -185,7 +185,7 @@ func (p *Pool) StartControlPlanes(ctx context.Context) error {
 }
 
 // controlPlanes returns how to start meta, the super clusters and the tenants. Only super clusters have nodes, so only
-// they have a kube-scheduler, and only they need Services of their own addresses beside those of tenants.
+// they have a kube-scheduler. Without controllers nobody takes off the taint that Nodes are created with.
 func (p *Pool) controlPlanes(ctx context.Context) ([]controlplane.Options, error) {
 	crds, err := controlplane.MetaCRDs(ctx)
 	if err != nil {
