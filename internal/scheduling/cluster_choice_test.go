@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/namespaces"
+	"github.com/superpool/superpool/internal/scheduling/tenantevents"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/builders/schedulingtest"
@@ -212,7 +214,7 @@ func TestChangesHaveARate(t *testing.T) {
 		annotate("web", annotations)
 		b.quota("web", "3")
 		later, spec := reconcileOne("web")
-		require.Equal(t, namespaces.ChangeDelay, later)
+		require.InDelta(t, time.Second, later, float64(time.Millisecond))
 		require.Equal(t, "r9", spec.ClusterChoice.NodeSelector[corev1.LabelHostname])
 		require.Len(t, spec.ClusterChoice.Tolerations, 1)
 		require.Equal(t, slice.Amounts{"cpu": 1000}, slice.Of(spec.Slice))
@@ -224,7 +226,7 @@ func TestChangesHaveARate(t *testing.T) {
 	b.setPolicy(tolerated)
 
 	later, spec := choose("web", "r9")
-	require.Equal(t, namespaces.ChangeDelay, later, "it tolerates more than it did")
+	require.InDelta(t, time.Second, later, float64(time.Millisecond), "it tolerates more than it did")
 	require.Empty(t, spec.ClusterChoice.Tolerations)
 	b.clock.SetTime(b.clock.Now().Add(time.Second))
 	later, spec = reconcileOne("web")
@@ -297,7 +299,7 @@ func TestNamespacesBeginAtARate(t *testing.T) {
 		for _, namespace := range b.namespaces() {
 			result, err := b.controller.reconcile.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: namespace.Name})
 			require.NoError(t, err)
-			if result.RequeueAfter >= namespaces.ChangeDelay {
+			if result.RequeueAfter > 0 && b.stored()[namespace.Name] == nil {
 				waiting++
 			}
 		}
@@ -308,6 +310,72 @@ func TestNamespacesBeginAtARate(t *testing.T) {
 	b.clock.SetTime(b.clock.Now().Add(2 * time.Second))
 	require.Zero(t, begin())
 	require.Len(t, b.stored(), namespaces.QuotaBurst+10)
+}
+
+// TestChangesHaveTurns: namespaces that wait for a change have their turns in the order in which they came, whoever asks
+// again sooner. One that waits for long says so once; one that changes its mind, or is gone, does not hold up others.
+func TestChangesHaveTurns(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t)
+	b.setPolicy(func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Namespaces = 2 * namespaces.QuotaBurst })
+	const beyond = 30
+	name := func(i int) string { return fmt.Sprintf("n%03d", i) }
+	for i := range namespaces.QuotaBurst + beyond {
+		namespace := web()
+		namespace.Name = name(i)
+		require.NoError(t, b.api.Tracker().Add(namespace))
+		b.quota(namespace.Name, "1")
+	}
+	b.look()
+	reconcileOne := func(i int) {
+		_, err := b.controller.reconcile.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: name(i)})
+		require.NoError(t, err)
+	}
+	begun := func() (late []int) {
+		stored := b.stored()
+		for i := range beyond {
+			if stored[name(namespaces.QuotaBurst+i)] != nil {
+				late = append(late, i)
+			}
+		}
+		return late
+	}
+	told := func() (about []string) {
+		for len(b.recorder.Events) > 0 {
+			if event := <-b.recorder.Events; strings.Contains(event, tenantevents.ReasonWaitsForTurn) {
+				about = append(about, event)
+			}
+		}
+		return about
+	}
+	for i := range namespaces.QuotaBurst {
+		reconcileOne(i)
+	}
+	require.Len(t, b.stored(), namespaces.QuotaBurst)
+	require.Empty(t, told())
+	for i := range beyond {
+		reconcileOne(namespaces.QuotaBurst + i)
+	}
+	require.Empty(t, begun())
+	events := told()
+	require.Len(t, events, beyond-14, "14 of them have their turns within three seconds")
+	require.Equal(t, "Warning WaitsForTurn Namespaces of the tenant begin and change faster than 5 in a second: this one waits for its turn, after 14 others", events[0])
+
+	b.clock.SetTime(b.clock.Now().Add(time.Second))
+	for i := range beyond { // the last one asks first
+		reconcileOne(namespaces.QuotaBurst + beyond - 1 - i)
+	}
+	require.Equal(t, []int{0, 1, 2, 3, 4}, begun())
+	require.Empty(t, told(), "each was told")
+
+	core := b.factory.Core().V1()
+	require.NoError(t, core.Namespaces().Informer().GetIndexer().Delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(namespaces.QuotaBurst + 5)}}))
+	require.NoError(t, core.ResourceQuotas().Informer().GetIndexer().Delete(builders.Quota(name(namespaces.QuotaBurst+6), "quota")))
+	b.clock.SetTime(b.clock.Now().Add(time.Second))
+	for i := 5; i < beyond; i++ {
+		reconcileOne(namespaces.QuotaBurst + i)
+	}
+	require.Equal(t, []int{0, 1, 2, 3, 4, 7, 8, 9, 10, 11}, begun(), "who wants no turn has none")
 }
 
 // TestAQuotaThatIsGone: what a namespace has is kept for half a minute after its quota was deleted, restart or not.

@@ -7,12 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -262,14 +259,13 @@ func (s *session) tenantChanged(kindName string, old, current client.Object) {
 }
 
 // newRecorder returns a recorder of Events in a tenant, and the function that shuts it down.
-func newRecorder(ctx context.Context, config *rest.Config) (record.EventRecorder, func(), error) {
+func newRecorder(ctx context.Context, config *rest.Config) (kind.Recorder, func(), error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.Timeout = 20, 40, 10*time.Second
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a client for Events: %w", err)
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(ownEvents{&typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")}})
-	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "superpool-syncer"}), broadcaster.Shutdown, nil
+	recorder, stop := recorderTo(ctx, &typedcorev1.EventSinkImpl{Interface: clientset.CoreV1().Events("")})
+	return recorder, stop, nil
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // clientStream is a hijacked client connection. crypto/tls splits a Write into records of 16 KiB and writes each to the
@@ -46,26 +49,39 @@ func (s *clientStream) Close() error {
 	return s.Conn.Close()
 }
 
-// batchListener wraps each accepted connection in a batchConn, which is a stranger's.
+// batchListener wraps each accepted connection in a batchConn, which is a stranger's. It closes those that come faster
+// than handshakes may begin.
 type batchListener struct {
 	net.Listener
-	strangers *strangers
+	strangers  *strangers
+	handshakes *handshakes
+	refused    prometheus.Counter
 }
 
 // Accept implements net.Listener.
 func (l batchListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		address := addressOf(conn)
+		if !l.handshakes.begin(address, time.Now()) {
+			l.refused.Inc()
+			_ = conn.Close()
+			continue
+		}
+		accepted := &batchConn{Conn: conn, recognized: func() { l.handshakes.know(address, time.Now()) }}
+		l.strangers.admit(accepted)
+		return accepted, nil
 	}
-	accepted := &batchConn{Conn: conn}
-	l.strangers.admit(accepted)
-	return accepted, nil
 }
 
 // batchConn is the connection below TLS. Writes between cork and flush are collected, and flush writes them as one.
 type batchConn struct {
 	net.Conn
+	// recognized is called when it becomes a tenant's.
+	recognized func()
 	// life guards what the connection counts for: until it is closed, forget takes it out there; nil if it counts for
 	// nothing. known is whether that is a tenant.
 	life   sync.Mutex
@@ -94,6 +110,9 @@ func (c *batchConn) become(begin func() (func(), bool)) bool {
 		c.forget()
 	}
 	c.forget, c.known = forget, true
+	if c.recognized != nil {
+		c.recognized()
+	}
 	return true
 }
 

@@ -118,7 +118,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener, handler *Handle
 		BaseContext:                  func(net.Listener) context.Context { return klog.NewContext(context.WithoutCancel(ctx), logger) },
 	}
 	failed := make(chan error, 1)
-	group.Go(func() { failed <- server.ServeTLS(batchListener{Listener: listener, strangers: &strangers{}}, "", "") })
+	accepting := batchListener{Listener: listener, strangers: &strangers{}, handshakes: newHandshakes(), refused: handler.options.Metrics.refused}
+	group.Go(func() { failed <- server.ServeTLS(accepting, "", "") })
 	logger.Info("Serving the kubelet API", "address", listener.Addr().String())
 	select {
 	case err := <-failed:

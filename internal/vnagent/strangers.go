@@ -22,11 +22,7 @@ type strangers struct {
 
 // admit counts the connection until it is closed or becomes a tenant's.
 func (s *strangers) admit(conn *batchConn) {
-	address := conn.RemoteAddr().String()
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		address = host
-	}
-	if instead := s.add(conn, address); instead != nil {
+	if instead := s.add(conn, addressOf(conn)); instead != nil {
 		_ = instead.Close()
 	}
 }

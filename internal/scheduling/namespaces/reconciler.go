@@ -87,6 +87,15 @@ type Reconciler struct {
 
 // Reconcile creates, updates or deletes the NamespacePlacement of one namespace.
 func (r *Reconciler) Reconcile(ctx context.Context, item dispatch.Request) (reconcile.Result, error) {
+	r.Changes.begin()
+	result, err := r.reconcile(ctx, item)
+	if err == nil {
+		r.Changes.end(item.Namespace)
+	}
+	return result, err
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, item dispatch.Request) (reconcile.Result, error) {
 	np, namespace, err := r.read(ctx, item.Namespace)
 	switch {
 	case err != nil:
@@ -262,7 +271,7 @@ func (r *Reconciler) change(
 		return nil, again, err
 	}
 	spec, reason = r.spreadable(spec, reason, previous)
-	spec, accepted, late := r.paced(np, spec, &reason, previous)
+	spec, accepted, late := r.paced(np, namespace, spec, &reason, previous)
 	np.Spec = spec
 	if np.DeletionTimestamp == nil {
 		controllerutil.AddFinalizer(np, schedulerv1alpha1.FinalizerUsage)
@@ -296,8 +305,8 @@ func (r *Reconciler) mayBegin(ctx context.Context, np *schedulerv1alpha1.Namespa
 	if np.ResourceVersion != "" || len(granted) > 0 {
 		return 0, nil
 	}
-	if !r.Changes.others.AllowN(r.Clock.Now(), 1) {
-		return ChangeDelay, nil
+	if again = r.takesTurn(&r.Changes.others, namespace); again > 0 {
+		return again, nil
 	}
 	if behind, err := r.isBehind(ctx, namespace); err != nil || behind {
 		return behindDelay, err

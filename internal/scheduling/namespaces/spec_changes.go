@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -22,25 +23,32 @@ const (
 	quotasPerSecond = 5
 	// QuotaBurst is the burst of quotasPerSecond: a policy may change the quotas of all namespaces at once.
 	QuotaBurst = 200
-	// ChangeDelay is after how long a namespace is requeued when Changes allow none.
-	ChangeDelay = 10 * time.Second
 )
 
-// Changes limit how often a tenant's namespaces change what their NamespacePlacements ask for. Safe for concurrent use.
+// Changes limit how often a tenant's namespaces change what their NamespacePlacements ask for. It is for one goroutine.
 type Changes struct {
-	remade, others *rate.Limiter
+	remade, others turns
 }
 
 // NewChanges returns the Changes of one tenant.
 func NewChanges() *Changes {
-	return &Changes{remade: rate.NewLimiter(changesPerSecond, ChangeBurst), others: rate.NewLimiter(quotasPerSecond, QuotaBurst)}
+	return &Changes{
+		remade: turns{rate: rate.NewLimiter(changesPerSecond, ChangeBurst)},
+		others: turns{rate: rate.NewLimiter(quotasPerSecond, QuotaBurst)},
+	}
 }
+
+// begin is called before a namespace is looked at, and end after that: what it did not ask for it does not wait for.
+func (c *Changes) begin() { c.remade.begin(); c.others.begin() }
+
+func (c *Changes) end(namespace string) { c.remade.end(namespace); c.others.end(namespace) }
 
 // paced returns spec, with choice, slice, quota and profile that are in force where the tenant may not change them yet:
 // then its Reason is nil, and to be told after the time returned. Choice, slice and profile of a namespace that is
 // placed are rarer than other changes. What the operator changes in them does not wait.
 func (r *Reconciler) paced(
-	np *schedulerv1alpha1.NamespacePlacement, spec schedulerv1alpha1.NamespacePlacementSpec, reason *tenancy.Reason, previous *schedulerv1alpha1.NamespacePlacementSpec,
+	np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace, spec schedulerv1alpha1.NamespacePlacementSpec, reason *tenancy.Reason,
+	previous *schedulerv1alpha1.NamespacePlacementSpec,
 ) (schedulerv1alpha1.NamespacePlacementSpec, *tenancy.Reason, time.Duration) {
 	if previous == nil {
 		return spec, reason, 0
@@ -51,19 +59,20 @@ func (r *Reconciler) paced(
 	keepsScheduling := stays.SchedulerName == spec.SchedulerName && equality.Semantic.DeepEqual(stays.Slice, spec.Slice) &&
 		equality.Semantic.DeepEqual(stays.ClusterChoice, spec.ClusterChoice)
 	keepsQuota := equality.Semantic.DeepEqual(stays.Quota, spec.Quota) && stays.QuotaGoneSince.Equal(spec.QuotaGoneSince)
-	allowed := r.Changes.others
+	allowed := &r.Changes.others
 	switch {
 	case keepsScheduling && keepsQuota:
 		return spec, reason, 0
 	case !keepsScheduling && len(np.Status.Placements) > 0 && len(spec.Quota) > 0:
-		allowed = r.Changes.remade
+		allowed = &r.Changes.remade
 	}
-	if allowed.AllowN(r.Clock.Now(), 1) {
+	again := r.takesTurn(allowed, namespace)
+	if again == 0 {
 		return spec, reason, 0
 	}
 	spec.ClusterChoice, spec.Slice, spec.SchedulerName = stays.ClusterChoice, stays.Slice, stays.SchedulerName
 	spec.Quota, spec.QuotaGoneSince = stays.Quota, stays.QuotaGoneSince
-	return spec, nil, ChangeDelay
+	return spec, nil, again
 }
 
 // spreadable returns spec and its Reason with the last accepted choice, slice and quota where too many slices would

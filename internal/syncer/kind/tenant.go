@@ -10,11 +10,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/tools/record"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/tenants"
 )
+
+// Recorder records Events in a tenant. It is safe for concurrent use.
+type Recorder interface {
+	// Event records an Event about an object later, and returns whether it has room for it.
+	Event(object runtime.Object, eventType, reason, message string) bool
+}
 
 // Tenant is a connected tenant: its identity, and access to its control plane.
 type Tenant struct {
@@ -26,7 +32,7 @@ type Tenant struct {
 	// Since is when the syncer began to fill Cache. While others may have worked on the tenant since, see Take.
 	Since time.Time
 	// Recorder records Events in it.
-	Recorder record.EventRecorder
+	Recorder Recorder
 
 	// taken is when this process last began to work on the tenant after another one, nil for never.
 	taken atomic.Pointer[time.Time]

@@ -103,13 +103,16 @@ const (
 	ReasonSuperPodDeleted = "SuperPodDeleted"
 )
 
-// WarnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal.
+// WarnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal. Where the
+// recorder has no room for it, the next reconcile of key records it: the patrol's, if none is sooner.
 func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
 	message = tenancy.Cut(message, tenancy.MaxEventNote)
 	if !e.Warnings.IsNew(key, aboutOf(object, reason), message) {
 		return
 	}
-	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message)
+	if !tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message) {
+		e.Warnings.unsaid(key)
+	}
 }
 
 // Warned returns whether the last warning about key was about this object, with that reason.
@@ -197,6 +200,15 @@ func (w *warnings) isAbout(key engine.Key, about string) bool {
 	defer w.mu.Unlock()
 	last, exists := w.last[key]
 	return exists && last.about == maphash.String(seed, about)
+}
+
+// unsaid notes that nobody has read the last warning about key: the next one is new, whatever it says.
+func (w *warnings) unsaid(key engine.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if last, exists := w.last[key]; exists {
+		w.last[key] = warning{about: last.about}
+	}
 }
 
 func (w *warnings) Clear(key engine.Key) {

@@ -35,6 +35,14 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
+// toldRecorder is a kind.Recorder with room for every Event.
+type toldRecorder struct{ *record.FakeRecorder }
+
+func (r toldRecorder) Event(object runtime.Object, eventType, reason, message string) bool {
+	r.FakeRecorder.Event(object, eventType, reason, message)
+	return true
+}
+
 // pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed
 // here. Its pods are isolated.
 type pool struct {
@@ -61,7 +69,7 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 			Key: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, UID: "vc-uid", ControlPlaneUID: tenantUID,
 			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")},
 		},
-		Cache: p.tenantCache, Recorder: p.events, Client: answering(newClientBuilder().Build(), tenantUID),
+		Cache: p.tenantCache, Recorder: toldRecorder{p.events}, Client: answering(newClientBuilder().Build(), tenantUID),
 	}
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)

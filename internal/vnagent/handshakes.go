@@ -1,0 +1,95 @@
+package vnagent
+
+import (
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// handshakesPerSecond is the rate of one address, and handshakeBurst its burst: as many as there are streams. A
+	// handshake takes a server up to a millisecond of a core, whoever the client is.
+	handshakesPerSecond, handshakeBurst = 50, DefaultMaxAllStreams
+	// unknownPerSecond is the rate of all addresses together from which nobody has shown a tenant's certificate for
+	// knownFor, without the first of each; unknownBurst is its burst.
+	unknownPerSecond, unknownBurst = 200, 2 * DefaultMaxAllStreams
+	knownFor                       = time.Hour
+	// maxAddresses bounds the addresses that are told apart: a super cluster has some thousand pods that are hostile at
+	// most. Of more none has a rate of its own.
+	maxAddresses = 4096
+	// sweepPeriod is how often addresses that may be forgotten are looked for at most.
+	sweepPeriod = time.Second
+)
+
+// handshakes bound how often vn-agent begins a TLS handshake. An address from which a tenant's API server came is bound
+// by its own rate alone, so pods that try to keep it out have to come from its address. It is safe for concurrent use.
+type handshakes struct {
+	mu      sync.Mutex
+	from    map[string]*caller
+	unknown *rate.Limiter
+	swept   time.Time
+}
+
+// caller is one address.
+type caller struct {
+	rate  *rate.Limiter
+	known time.Time
+}
+
+func newHandshakes() *handshakes {
+	return &handshakes{from: map[string]*caller{}, unknown: rate.NewLimiter(unknownPerSecond, unknownBurst)}
+}
+
+// begin returns whether a handshake with an address may begin.
+func (h *handshakes) begin(address string, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from, isOld := h.from[address]
+	if !isOld {
+		if from = h.add(address, now); from != nil {
+			return from.rate.AllowN(now, 1)
+		}
+		return h.unknown.AllowN(now, 1)
+	}
+	return from.rate.AllowN(now, 1) && (now.Sub(from.known) < knownFor || h.unknown.AllowN(now, 1))
+}
+
+// add returns the caller of a new address, nil where there are too many.
+func (h *handshakes) add(address string, now time.Time) *caller {
+	if len(h.from) >= maxAddresses && now.Sub(h.swept) >= sweepPeriod {
+		h.swept = now
+		maps.DeleteFunc(h.from, func(_ string, from *caller) bool {
+			return from.rate.TokensAt(now) >= handshakeBurst && now.Sub(from.known) >= knownFor
+		})
+	}
+	if len(h.from) >= maxAddresses {
+		return nil
+	}
+	h.from[address] = &caller{rate: rate.NewLimiter(handshakesPerSecond, handshakeBurst)}
+	return h.from[address]
+}
+
+// know notes that a client from an address has shown a tenant's certificate.
+func (h *handshakes) know(address string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from := h.from[address]
+	if from == nil {
+		from = h.add(address, now)
+	}
+	if from != nil {
+		from.known = now
+	}
+}
+
+// addressOf returns the address from which a connection comes, without its port.
+func addressOf(conn net.Conn) string {
+	address := conn.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
