@@ -11,6 +11,10 @@ import (
 // the informer lists anew. What it subtracts for an object is what it has added for it: the API server decides what an
 // event of a deletion says, which may be an object of another size, or one that never was there.
 type Account struct {
+	// Beside returns what the program keeps of an object besides it, in bytes; nil for nothing. It is set before the
+	// first event.
+	Beside func(object any) int64
+
 	bounds *Bounds
 
 	mu sync.Mutex
@@ -76,6 +80,9 @@ func (a *Account) set(object any) {
 		return // no informer keeps what has no name
 	}
 	size := sizeOf(object)
+	if a.Beside != nil {
+		size += a.Beside(object)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {

@@ -1,6 +1,7 @@
 package tenantclient_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -100,16 +101,17 @@ func TestBudgets(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		object client.Object
+		bytes  string
 		most   int
 		want   string
 	}{
-		{name: "many small objects", object: &unstructured.Unstructured{Object: map[string]any{}}, most: 1001, want: "The number of objects to watch is more than 1000 (limits.cachedObjects of TenantPolicy small)"},
+		{name: "many small objects", bytes: "1Mi", object: &unstructured.Unstructured{Object: map[string]any{}}, most: 1001, want: "The number of objects to watch is more than 1000 (limits.cachedObjects of TenantPolicy small)"},
 		{name: "a few large ones", object: configMap("a", 30000), most: 9, want: "The size of all objects to watch is more than 256Ki (limits.cachedBytes of TenantPolicy small)"},
 		{name: "one of empty structures", most: 1, want: "The size of all objects", object: &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 2000)}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			bounds := bounded(t)
+			bounds := boundedBy(t, cmp.Or(tc.bytes, "256Ki"))
 			added := 0
 			err := bounds.Serve(t.Context(), func(ctx context.Context) error {
 				handler := bounds.Account().Handler(nil)

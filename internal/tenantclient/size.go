@@ -37,8 +37,15 @@ func below(value reflect.Value) int64 {
 		}
 		return size
 	case reflect.Map:
+		if value.IsNil() {
+			return 0
+		}
 		of := value.Type()
-		size := int64(value.Len()) * (int64(of.Key().Size()) + int64(of.Elem().Size()) + mapEntryOverhead) //nolint:gosec // the size of a type
+		entry := int64(of.Key().Size()) + int64(of.Elem().Size()) //nolint:gosec // the size of a type
+		size := mapOverhead + int64(value.Len())*(entry+mapEntryOverhead)
+		if n := value.Len(); n > 0 && n <= mapRoom {
+			size = mapOverhead + mapRoom*(entry+1)
+		}
 		for entries := value.MapRange(); entries.Next(); {
 			size += below(entries.Key()) + below(entries.Value())
 		}

@@ -39,10 +39,12 @@ import (
 )
 
 // bounded returns small bounds, and the policy that sets them.
-func bounded(t testing.TB) *tenantclient.Bounds {
+func bounded(t testing.TB) *tenantclient.Bounds { return boundedBy(t, "256Ki") }
+
+func boundedBy(t testing.TB, cachedBytes string) *tenantclient.Bounds {
 	t.Helper()
 	spec := *policy.Default().Spec().DeepCopy()
-	spec.Limits.AnswerBytes, spec.Limits.CachedBytes, spec.Limits.CachedObjects = resource.MustParse("64Ki"), resource.MustParse("256Ki"), 1000
+	spec.Limits.AnswerBytes, spec.Limits.CachedBytes, spec.Limits.CachedObjects = resource.MustParse("64Ki"), resource.MustParse(cachedBytes), 1000
 	small, err := policy.New("small", &spec)
 	require.NoError(t, err)
 	ref := &policy.Ref{}

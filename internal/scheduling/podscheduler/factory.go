@@ -47,8 +47,10 @@ func (f *boundedFactory) InformerFor(object runtime.Object, newFunc internalinte
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	informer := f.SharedInformerFactory.InformerFor(object, func(api kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		account := f.bounds.Account()
+		account.Beside = termsOf
 		f.informers[reflect.TypeOf(object)] = &countedInformer{
-			SharedIndexInformer: newFunc(api, resync), running: f.running, account: f.bounds.Account(), recovered: f.recovered,
+			SharedIndexInformer: newFunc(api, resync), running: f.running, account: account, recovered: f.recovered,
 		}
 		return f.informers[reflect.TypeOf(object)]
 	})

@@ -1,7 +1,6 @@
 package namespaces
 
 import (
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,7 +64,7 @@ func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held Held, ext
 		corev1.ResourceServicesLoadBalancers:  number(limits.LoadBalancers),
 		corev1.ResourcePersistentVolumeClaims: number(limits.PersistentVolumeClaims),
 		corev1.ResourceRequestsStorage:        limits.Storage,
-		placement.SnapshotsInQuota:            number(math.MaxInt32),
+		placement.SnapshotsInQuota:            kind.Snapshots(quota),
 	}
 	for _, name := range slices.Concat(bounded[:], extended) {
 		hard[slice.DimensionOf(name).QuotaKey] = number(0)
