@@ -1,13 +1,16 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
@@ -29,19 +32,44 @@ type PodRoom struct {
 	Moves string `json:"moves,omitempty"`
 	// Why is why nothing helps, "" if something does or the pod has room.
 	Why string `json:"why,omitempty"`
+	// Unmet is what the pod demands and super clusters lack, and Meets are the super clusters that have all of it.
+	Unmet []Unmet  `json:"unmet,omitempty"`
+	Meets []string `json:"meets,omitempty"`
 }
 
-// ExplainPod looks for the slices of one namespace that vc-scheduler would move for a pod, and tries them in the pool
-// beside what all others hold now. Where one super cluster has no room for them it tries the next. The pod tolerates
-// what slices do.
-func ExplainPod(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, key types.NamespacedName, requests slice.Amounts) (*PodRoom, error) {
+// Unmet is what a pod demands of a super cluster that lacks it.
+type Unmet struct {
+	SuperCluster string `json:"superCluster"`
+	Reason       string `json:"reason"`
+	// Slices is what the namespace holds there.
+	Slices int32 `json:"slices"`
+}
+
+// PodOf returns a pod that demands nothing but room, and tolerates what slices do.
+func PodOf(requests slice.Amounts) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{
+		Tolerations: view.SliceTolerations(),
+		Containers:  []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests.List()}}},
+	}}
+}
+
+// ExplainPod looks for the slices of one namespace that vc-scheduler would move for a pod of a tenant, and tries them in
+// the pool beside what all others hold now. Where one super cluster has no room for them it tries the next. It says
+// which of the pod's labels, tolerations and sizes super clusters do not meet; of its volumes, and of other pods, the
+// meta cluster knows nothing. pod is changed.
+func ExplainPod(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, key types.NamespacedName, pod *corev1.Pod) (*PodRoom, error) {
 	is := func(np *schedulerv1alpha1.NamespacePlacement) bool { return client.ObjectKeyFromObject(np) == key }
 	at := slices.IndexFunc(pool.Placements, is)
 	if at < 0 {
 		return nil, fmt.Errorf("there is no NamespacePlacement %s", key)
 	}
-	np, room := pool.Placements[at].DeepCopy(), &PodRoom{Requests: requests.String()}
-	wish := wishFor(pool.Nodes, requests.Plus(slice.Amounts{corev1.ResourcePods: 1}))
+	pod.Namespace = key.Name
+	if _, err := view.TenantPod(pod); err != nil {
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+	requests := view.Used(pod)
+	np, room := pool.Placements[at].DeepCopy(), &PodRoom{Requests: requests.Minus(slice.Amounts{corev1.ResourcePods: 1}).String()}
+	wish := room.judge(pool.Nodes, np, pod, requests)
 	if !placement.Settled(np) {
 		room.Why = "the namespace waits to be placed, or is on the move"
 		return room, nil
@@ -77,15 +105,31 @@ func ExplainPod(ctx context.Context, cfg *config.KubeSchedulerConfiguration, poo
 	}
 }
 
-// wishFor returns the Wish of a pod in a pool where the namespace has no pods.
-func wishFor(nodes []*corev1.Node, requests slice.Amounts) *placement.Wish {
-	wish := &placement.Wish{Pod: "of that size", Requests: requests, Used: map[string]slice.Amounts{}}
+// judge returns the Wish of a pod of the pod view in a pool where its namespace has no pods, and notes what super
+// clusters lack for it.
+func (r *PodRoom) judge(nodes []*corev1.Node, np *schedulerv1alpha1.NamespacePlacement, pod *corev1.Pod, requests slice.Amounts) *placement.Wish {
+	wish := &placement.Wish{Pod: cmp.Or(pod.Name, "of that size"), Requests: requests, Used: map[string]slice.Amounts{}, Unfit: sets.New[string]()}
+	held, judge, demand := counts(np.Status.Placements), nodegroups.Judge{}, nodegroups.DemandOf(pod)
 	for _, node := range nodes {
 		wish.Used[node.Name] = nil
-		_, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), view.SliceTolerations(), pluginhelper.DoNotScheduleTaintsFilterFunc())
-		if !node.Spec.Unschedulable && !tainted && nodegroups.IsLargeEnough(node, requests) {
-			wish.Clusters = append(wish.Clusters, node.Name)
+		taint, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+		lacks := judge.Lacks(node, demand)
+		if lacks != "" {
+			wish.Unfit.Insert(node.Name)
 		}
+		switch {
+		case node.Spec.Unschedulable:
+			lacks = "it is cordoned"
+		case tainted:
+			lacks = "it has taint " + taint.ToString()
+		case lacks == "":
+			wish.Clusters = append(wish.Clusters, node.Name)
+			continue
+		}
+		r.Unmet = append(r.Unmet, Unmet{SuperCluster: node.Name, Reason: lacks, Slices: held[node.Name]})
+	}
+	if len(r.Unmet) > 0 {
+		r.Meets = slices.Clone(wish.Clusters)
 	}
 	return wish
 }
@@ -99,7 +143,21 @@ func (r *PodRoom) print(p *Page) {
 		p.Line("That is if no pods use those slices. vc-scheduler requests it once such a pod has waited for a minute")
 	case r.Why != "":
 		p.Line("A pod that requests %s has room in no super cluster, and no slices that move help it: %s", r.Requests, r.Why)
+	case len(r.Unmet) > 0 && len(r.Meets) == 0:
+		p.Line("A pod that requests %s may run in no super cluster", r.Requests)
 	default:
 		p.Line("A pod that requests %s has room in a super cluster, if other pods leave it", r.Requests)
 	}
+	if len(r.Unmet) == 0 {
+		return
+	}
+	p.Line("What it demands super clusters lack:")
+	for _, unmet := range r.Unmet {
+		holds := ""
+		if unmet.Slices > 0 {
+			holds = fmt.Sprintf(", where the namespace has %d slices", unmet.Slices)
+		}
+		p.Line("    %s: %s%s", unmet.SuperCluster, unmet.Reason, holds)
+	}
+	p.Line("All of it is in: %s", cmp.Or(strings.Join(r.Meets, ", "), "none"))
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/superpool/superpool/internal/freenodes"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
@@ -404,7 +405,10 @@ func TestExplainPod(t *testing.T) {
 		"larger than quota": {cpu: "5", want: simulation.PodRoom{Requests: "cpu=5", Why: "it requests cpu=5,pods=1, and the whole quota is cpu=4,pods=40"}},
 		"the first is cordoned": {
 			cpu: "3", change: func(pool *simulation.Pool) { pool.Nodes[0].Spec.Unschedulable = true },
-			want: simulation.PodRoom{Requests: "cpu=3", Moves: fmt.Sprintf("1 "+help, "r1", "r2", "3")},
+			want: simulation.PodRoom{
+				Requests: "cpu=3", Moves: fmt.Sprintf("1 "+help, "r1", "r2", "3"),
+				Unmet: []simulation.Unmet{{SuperCluster: "r1", Reason: "it is cordoned", Slices: 2}}, Meets: []string{"r2"},
+			},
 		},
 		"the first is full": {
 			cpu: "3", change: func(pool *simulation.Pool) {
@@ -435,7 +439,7 @@ func TestExplainPod(t *testing.T) {
 				tc.change(pool)
 			}
 			key := types.NamespacedName{Namespace: "tenant", Name: "web"}
-			room, err := simulation.ExplainPod(schedulertest.Context(t), profilesOf(t), pool, key, slice.Of(builders.Resources("cpu", tc.cpu)))
+			room, err := simulation.ExplainPod(schedulertest.Context(t), profilesOf(t), pool, key, simulation.PodOf(slice.Of(builders.Resources("cpu", tc.cpu))))
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(&tc.want, room))
 			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, key)
@@ -445,6 +449,75 @@ func TestExplainPod(t *testing.T) {
 			require.NoError(t, why.Print(&out, simulation.Table))
 			require.Contains(t, out.String(), "A pod that requests cpu="+tc.cpu+" has room in ")
 			require.Contains(t, out.String(), room.Moves+room.Why)
+		})
+	}
+}
+
+// TestExplainDemands: what a pod demands and no placement of its namespace meets, and which super cluster does.
+func TestExplainDemands(t *testing.T) {
+	super := func(name, zone string, taints ...corev1.Taint) *corev1.Node {
+		node := builders.VirtualNode(name, "cpu", "8", "pods", "100").Obj()
+		nodes := []nodegroups.Node{{Labels: map[string]string{corev1.LabelTopologyZone: zone}, Taints: taints, Allocatable: slice.Amounts{"cpu": 4000, "pods": 100}}}
+		node.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: nodegroups.Encode(nodegroups.Of(nodes))}
+		return node
+	}
+	pool := &simulation.Pool{
+		Nodes: []*corev1.Node{super("r1", "a"), super("r2", "b", corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}), super("r3", "b")},
+		Placements: []*schedulerv1alpha1.NamespacePlacement{
+			builders.Placement("tenant", "web").Quota("cpu", "4", "pods", "40").Slice("cpu", "1", "pods", "10").Held("r1", 4, "cpu", "4", "pods", "40").Obj(),
+		},
+	}
+	const lacking = " and demands what the super clusters lack where the namespace has room for it"
+	for name, tc := range map[string]struct {
+		zone, cpu string
+		tolerates string
+		want      simulation.PodRoom
+		print     string
+	}{
+		"a label": {
+			zone: "b", cpu: "1", want: simulation.PodRoom{
+				Requests: "cpu=1", Moves: "1 slice from r1 to r3 for pod p, which requests cpu=1" + lacking, Meets: []string{"r3"},
+				Unmet: []simulation.Unmet{{"r1", "no node with topology.kubernetes.io/zone=b", 4}, {"r2", "no node for it whose taints it tolerates (gpu)", 0}},
+			},
+			print: "    r1: no node with topology.kubernetes.io/zone=b, where the namespace has 4 slices\n" +
+				"    r2: no node for it whose taints it tolerates (gpu)\nAll of it is in: r3\n",
+		},
+		"a label and a toleration": {
+			zone: "b", cpu: "1", tolerates: "gpu", want: simulation.PodRoom{
+				Requests: "cpu=1", Moves: "1 slice from r1 to r2 for pod p, which requests cpu=1" + lacking, Meets: []string{"r2", "r3"},
+				Unmet: []simulation.Unmet{{"r1", "no node with topology.kubernetes.io/zone=b", 4}},
+			},
+		},
+		"nothing that is lacking": {zone: "a", cpu: "1", want: simulation.PodRoom{
+			Requests: "cpu=1", Meets: []string{"r1"},
+			Unmet: []simulation.Unmet{{"r2", "no node with topology.kubernetes.io/zone=a", 0}, {"r3", "no node with topology.kubernetes.io/zone=a", 0}},
+		}},
+		"what none has": {
+			zone: "c", cpu: "1", want: simulation.PodRoom{
+				Requests: "cpu=1", Unmet: []simulation.Unmet{
+					{"r1", "no node with topology.kubernetes.io/zone=c", 4}, {"r2", "no node with topology.kubernetes.io/zone=c", 0}, {"r3", "no node with topology.kubernetes.io/zone=c", 0},
+				},
+			},
+			print: "All of it is in: none\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := builders.Pod("elsewhere", "p").Req(map[corev1.ResourceName]string{"cpu": tc.cpu}).Obj()
+			pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: tc.zone}
+			if tc.tolerates != "" {
+				pod.Spec.Tolerations = []corev1.Toleration{{Key: tc.tolerates, Operator: corev1.TolerationOpExists}}
+			}
+			key := types.NamespacedName{Namespace: "tenant", Name: "web"}
+			room, err := simulation.ExplainPod(schedulertest.Context(t), profilesOf(t), pool, key, pod)
+			require.NoError(t, err)
+			tc.want.Why = room.Why
+			require.Empty(t, cmp.Diff(&tc.want, room))
+			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, key)
+			require.NoError(t, err)
+			why.Pod = room
+			var out bytes.Buffer
+			require.NoError(t, why.Print(&out, simulation.Table))
+			require.Contains(t, out.String(), tc.print)
 		})
 	}
 }

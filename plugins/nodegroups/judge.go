@@ -1,6 +1,8 @@
 package nodegroups
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/superpool/superpool/internal/nodegroups"
@@ -26,6 +28,18 @@ func DemandOf(pod *corev1.Pod) Demand {
 
 // Key is equal for pods that demand the same.
 func (d Demand) Key() string { return d.demand.key }
+
+// Lacks says what no node of a super cluster has that a demand asks for, "" where Meets is true.
+func (j *Judge) Lacks(node *corev1.Node, wanted Demand) string {
+	if wanted.excess {
+		return wanted.demand.pod.Annotations[nodegroups.AnnotationExcess]
+	}
+	found := j.clusters.of(node).answer(wanted.demand)
+	if found.reason == "" {
+		return ""
+	}
+	return "no node " + strings.TrimPrefix(found.reason, ErrReasonNoNode) + keysOf(found.taints, nil)
+}
 
 // Meets reports whether a node of a super cluster may meet a demand. A super cluster that publishes no groups is not
 // judged. One that demands more than is read is met nowhere.

@@ -169,6 +169,8 @@ func TestExplainRefuses(t *testing.T) {
 		{args: []string{"web", "--tenant=a", "-n=b"}, want: "either --tenant or --namespace"},
 		{args: []string{"web", "-n=b", "-o=xml"}, want: "--output: "},
 		{args: []string{"web", "-n=b", "--pod=3"}, want: "--pod: "},
+		{args: []string{"web", "-n=b", "--pod-file=/does/not/exist"}, want: "--pod-file: "},
+		{args: []string{"web", "-n=b", "--pod=3", "--pod-file=a"}, want: "--pod and --pod-file name two pods"},
 		{args: []string{"web", "-n=b", "--kubeconfig=/does/not/exist"}, want: "reading --kubeconfig: "},
 	} {
 		command := NewCommand()

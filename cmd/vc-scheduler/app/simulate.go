@@ -9,12 +9,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/superpool/superpool/internal/scheduling/rebalance"
 	"github.com/superpool/superpool/internal/simulation"
@@ -132,7 +134,7 @@ func livePool(ctx context.Context, meta client.Reader) (*simulation.Pool, error)
 }
 
 func newExplainCommand() *cobra.Command {
-	options, tenant, root, output, pod := NewOptions(), "", "", string(simulation.Table), ""
+	options, tenant, root, output, pod, manifest := NewOptions(), "", "", string(simulation.Table), "", ""
 	cmd := &cobra.Command{
 		Use:   "explain NAMESPACE",
 		Short: "Say where a tenant's namespace is, what is missing of it, and why each super cluster is refused",
@@ -148,7 +150,11 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
   vc-scheduler explain web -n default-c8b1a5-vc-sample-1 --kubeconfig meta.kubeconfig -o json
 
   # Which slices would have to move for a pod of 3 CPUs?
-  vc-scheduler explain web --tenant vc-sample-1 --kubeconfig meta.kubeconfig --pod '{"cpu":"3"}'`,
+  vc-scheduler explain web --tenant vc-sample-1 --kubeconfig meta.kubeconfig --pod '{"cpu":"3"}'
+
+  # Which super clusters have the labels, taints and size that a pod demands?
+  kubectl --kubeconfig tenant.kubeconfig -n web get pod p -o yaml > pod.yaml
+  vc-scheduler explain web --tenant vc-sample-1 --kubeconfig meta.kubeconfig --pod-file pod.yaml`,
 		Args:         cobra.ExactArgs(1),
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -159,11 +165,9 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 			if (tenant == "") == (root == "") {
 				return errors.New("either --tenant or --namespace must name the tenant")
 			}
-			var requests slice.Amounts
-			if pod != "" {
-				if requests, err = slice.ParseSize(pod); err != nil {
-					return fmt.Errorf("--pod: %w", err)
-				}
+			asked, err := podAskedAbout(pod, manifest)
+			if err != nil {
+				return err
 			}
 			read, err := options.read()
 			if err != nil {
@@ -191,8 +195,8 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 			if err != nil {
 				return err //nolint:wrapcheck // it says what was explained
 			}
-			if pod != "" {
-				if why.Pod, err = simulation.ExplainPod(ctx, read.namespaceConfig, pool, key, requests); err != nil {
+			if asked != nil {
+				if why.Pod, err = simulation.ExplainPod(ctx, read.namespaceConfig, pool, key, asked); err != nil {
 					return err //nolint:wrapcheck // it says what was explained
 				}
 			}
@@ -202,10 +206,39 @@ It exits with 0 if nothing is missing or all fits, with 3 if something does not,
 	cmd.Flags().StringVar(&tenant, "tenant", tenant, "VirtualCluster of the tenant, as NAME or NAMESPACE/NAME")
 	cmd.Flags().StringVarP(&root, "namespace", "n", root, "root namespace of the tenant in the meta cluster, in place of --tenant")
 	cmd.Flags().StringVar(&pod, "pod", pod, `what a pod of the namespace requests, such as {"cpu":"3"}: say which slices would have to move for it`)
+	cmd.Flags().StringVar(&manifest, "pod-file", manifest, "file with a Pod of the namespace, in place of --pod: say what super clusters lack for it, too")
 	cmd.Flags().StringVarP(&output, "output", "o", output, outputUsage)
 	options.addKubeconfig(cmd.Flags())
 	options.addNamespaceSchedulerConfig(cmd.Flags())
 	return cmd
+}
+
+// podAskedAbout returns the pod of --pod or --pod-file, nil for none.
+func podAskedAbout(requests, manifest string) (*corev1.Pod, error) {
+	switch {
+	case requests != "" && manifest != "":
+		return nil, errors.New("--pod and --pod-file name two pods")
+	case requests != "":
+		size, err := slice.ParseSize(requests)
+		if err != nil {
+			return nil, fmt.Errorf("--pod: %w", err)
+		}
+		return simulation.PodOf(size), nil
+	case manifest == "":
+		return nil, nil //nolint:nilnil // none is asked about
+	}
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return nil, fmt.Errorf("--pod-file: %w", err)
+	}
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(text, pod); err != nil {
+		return nil, fmt.Errorf("--pod-file: %w", err)
+	}
+	if pod.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("Pod") {
+		return nil, fmt.Errorf("--pod-file: %s is no Pod", pod.GroupVersionKind())
+	}
+	return pod, nil
 }
 
 func newRebalanceCommand() *cobra.Command {
