@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"reflect"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -255,7 +254,7 @@ func (f *fields) add(fieldPath string) {
 	size, known := f.all[path]
 	if !known {
 		for key, value := range values {
-			size += len(key) + len(strconv.Quote(value)) + len("=\n")
+			size += len(key) + quotedLen(value) + len("=\n")
 		}
 		if f.all == nil {
 			f.all = map[string]int{}

@@ -26,10 +26,11 @@ import (
 )
 
 const (
-	// mostMemory is how much a reconcile of an object of at most largest bytes may allocate, and mostTime how long it
-	// may compute: ten times what they take, for the race detector and busy machines, and less than what any
-	// of these objects takes where a loop over two of its lists is quadratic.
-	mostMemory, mostTime, largest = 16 << 20, 250 * time.Millisecond, 1_500_000
+	// mostMemory is how much a reconcile of an object of at most largest bytes may allocate.
+	mostMemory, largest = 16 << 20, 1_500_000
+	// mostTime is how long it may compute: twice what they take on busy machines, and less than what any of these
+	// objects takes where a loop over two of its lists is quadratic.
+	mostTime = 50 * time.Millisecond * slowness
 )
 
 // cost returns the bytes that do allocates, and the CPU time of its goroutine. Nothing else may run.

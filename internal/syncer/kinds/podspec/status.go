@@ -123,7 +123,7 @@ func applyReadinessGates(tenantPod *corev1.Pod, status *corev1.PodStatus, now me
 
 // unmetGate returns the first readiness gate whose condition is not True, "" for none.
 func unmetGate(tenantPod *corev1.Pod, status *corev1.PodStatus) corev1.PodConditionType {
-	met := sets.New[corev1.PodConditionType]()
+	met := make(sets.Set[corev1.PodConditionType], len(tenantPod.Spec.ReadinessGates))
 	for i := range status.Conditions {
 		if status.Conditions[i].Status == corev1.ConditionTrue {
 			met.Insert(status.Conditions[i].Type)
@@ -146,7 +146,7 @@ func ownedByTenant(conditionType corev1.PodConditionType) bool {
 
 // gatesOf returns the conditions of a pod's readiness gates.
 func gatesOf(pod *corev1.Pod) sets.Set[corev1.PodConditionType] {
-	gates := sets.New[corev1.PodConditionType]()
+	gates := make(sets.Set[corev1.PodConditionType], len(pod.Spec.ReadinessGates))
 	for i := range pod.Spec.ReadinessGates {
 		gates.Insert(pod.Spec.ReadinessGates[i].ConditionType)
 	}
