@@ -13,7 +13,7 @@ func quotedLen(text string) int {
 		switch {
 		case strings.ContainsRune("\a\b\f\n\r\t\v\\\"", r):
 			size += len(`\n`)
-		case r == utf8.RuneError && text[i] != "\uFFFD"[0]: // a byte that is no UTF-8
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"): // a byte that is no UTF-8
 			size += len(`\x00`)
 		case strconv.IsPrint(r):
 			size += utf8.RuneLen(r)

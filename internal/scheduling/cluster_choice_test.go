@@ -312,8 +312,8 @@ func TestNamespacesBeginAtARate(t *testing.T) {
 	require.Len(t, b.stored(), namespaces.QuotaBurst+10)
 }
 
-// TestChangesHaveTurns: namespaces that wait for a change have their turns in the order in which they came, whoever asks
-// again sooner. One that waits for long says so once; one that changes its mind, or is gone, does not hold up others.
+// TestChangesHaveTurns: namespaces that wait for a change have their turns in the order in which they came, whoever
+// asks again sooner. One that waits for long says so once; one that wants none any more, or is gone, holds up no other.
 func TestChangesHaveTurns(t *testing.T) {
 	t.Parallel()
 	b := newTenantBed(t)

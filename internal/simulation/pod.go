@@ -53,9 +53,9 @@ func PodOf(requests slice.Amounts) *corev1.Pod {
 	}}
 }
 
-// ExplainPod looks for the slices of one namespace that vc-scheduler would move for a pod of a tenant, and tries them in
-// the pool beside what all others hold now. Where one super cluster has no room for them it tries the next. It says
-// which of the pod's labels, tolerations and sizes super clusters do not meet; of its volumes, and of other pods, the
+// ExplainPod looks for the slices of one namespace that vc-scheduler would move for a pod of a tenant, and tries them
+// in the pool beside what all others hold now. Where one super cluster has no room for them it tries the next. It says
+// what the pod demands by labels, tolerations and size that super clusters lack; of its volumes, and of other pods, the
 // meta cluster knows nothing. pod is changed.
 func ExplainPod(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *Pool, key types.NamespacedName, pod *corev1.Pod) (*PodRoom, error) {
 	is := func(np *schedulerv1alpha1.NamespacePlacement) bool { return client.ObjectKeyFromObject(np) == key }

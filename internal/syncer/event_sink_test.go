@@ -71,8 +71,8 @@ func (s *heldSink) Create(event *corev1.Event) (*corev1.Event, error) {
 	return event, nil
 }
 
-// TestEventsAreSaidInTheEnd: what is to be said of thousands of objects at once is said of each of them once, some of it
-// when they are looked at again.
+// TestEventsAreSaidInTheEnd: what is to be said of thousands of objects at once is said of each of them once, some of
+// it when they are looked at again.
 func TestEventsAreSaidInTheEnd(t *testing.T) {
 	t.Parallel()
 	const pods = 3000

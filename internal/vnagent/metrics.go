@@ -9,8 +9,8 @@ import (
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
 
-// Metrics counts requests, and connections that are refused before one. Its labels are routes and status codes, never tenants or pods. It is safe for concurrent
-// use.
+// Metrics counts requests, and connections that are refused before one. Its labels are routes and status codes, never
+// tenants or pods. It is safe for concurrent use.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	inFlight *prometheus.GaugeVec

@@ -57,8 +57,8 @@ const (
 	// ReasonChoiceUnmet: what leaves super clusters is placed by the operator's labels alone, because no other super
 	// cluster has those that the namespace's choice requires.
 	ReasonChoiceUnmet = "ChoiceUnmet"
-	// ReasonWaitsForTurn: the tenant's namespaces begin and change faster than they may. The namespace keeps what it has
-	// and asks for what it asked before, or has nothing yet, until its turn comes; there is nothing to do.
+	// ReasonWaitsForTurn: the tenant's namespaces begin and change faster than they may. The namespace keeps what it
+	// has, or has nothing yet, until its turn comes; there is nothing to do.
 	ReasonWaitsForTurn = "WaitsForTurn"
 	// reasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
 	reasonStays = "Stays"

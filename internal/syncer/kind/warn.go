@@ -103,8 +103,8 @@ const (
 	ReasonSuperPodDeleted = "SuperPodDeleted"
 )
 
-// WarnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal. Where the
-// recorder has no room for it, the next reconcile of key records it: the patrol's, if none is sooner.
+// WarnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal. Where
+// the recorder has no room for it, the next reconcile of key records it: the patrol's, if none is sooner.
 func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
 	message = tenancy.Cut(message, tenancy.MaxEventNote)
 	if !e.Warnings.IsNew(key, aboutOf(object, reason), message) {
