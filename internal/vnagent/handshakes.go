@@ -12,7 +12,7 @@ import (
 const (
 	// handshakesPerSecond is the rate of one address, and handshakeBurst its burst: as many as there are streams. A
 	// handshake takes a server up to a millisecond of a core, whoever the client is.
-	handshakesPerSecond, handshakeBurst = 50, DefaultMaxAllStreams
+	handshakesPerSecond, handshakeBurst = 100, DefaultMaxAllStreams
 	// unknownPerSecond is the rate of all addresses together from which nobody has shown a tenant's certificate for
 	// knownFor, without the first of each; unknownBurst is its burst.
 	unknownPerSecond, unknownBurst = 200, 2 * DefaultMaxAllStreams

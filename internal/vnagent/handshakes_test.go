@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,27 +68,29 @@ func (c *connections) Accept() (net.Conn, error) {
 // TestAcceptRefusesHandshakes: a connection beyond the rate is closed before a byte is read, and counted.
 func TestAcceptRefusesHandshakes(t *testing.T) {
 	t.Parallel()
-	metrics, err := NewMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
-	listener := &connections{}
-	for range handshakeBurst + 200 {
-		listener.accepted = append(listener.accepted, &from{address: "10.0.0.1"})
-	}
-	listener.accepted = append(listener.accepted, &from{address: "10.0.0.2"})
-	accepting := batchListener{Listener: listener, strangers: &strangers{}, handshakes: newHandshakes(), refused: metrics.refused}
-	var accepted []*batchConn
-	for {
-		conn, err := accepting.Accept()
-		if err != nil {
-			break
+	synctest.Test(t, func(t *testing.T) { // no time passes
+		metrics, err := NewMetrics(prometheus.NewRegistry())
+		require.NoError(t, err)
+		listener := &connections{}
+		for range handshakeBurst + 200 {
+			listener.accepted = append(listener.accepted, &from{address: "10.0.0.1"})
 		}
-		accepted = append(accepted, conn.(*batchConn))
-	}
-	require.InDelta(t, handshakeBurst+1, len(accepted), 5)
-	require.InDelta(t, 200, testutil.ToFloat64(metrics.refused), 5)
-	last := accepted[len(accepted)-1]
-	require.Equal(t, "10.0.0.2", addressOf(last))
-	require.True(t, last.become(func() (func(), bool) { return func() {}, true }))
-	require.False(t, accepting.handshakes.from["10.0.0.2"].known.IsZero())
-	require.True(t, accepting.handshakes.from["10.0.0.1"].known.IsZero())
+		listener.accepted = append(listener.accepted, &from{address: "10.0.0.2"})
+		accepting := batchListener{Listener: listener, strangers: &strangers{}, handshakes: newHandshakes(), refused: metrics.refused}
+		var accepted []*batchConn
+		for {
+			conn, err := accepting.Accept()
+			if err != nil {
+				break
+			}
+			accepted = append(accepted, conn.(*batchConn))
+		}
+		require.Len(t, accepted, handshakeBurst+1)
+		require.InDelta(t, 200, testutil.ToFloat64(metrics.refused), 0)
+		last := accepted[handshakeBurst]
+		require.Equal(t, "10.0.0.2", addressOf(last))
+		require.True(t, last.become(func() (func(), bool) { return func() {}, true }))
+		require.False(t, accepting.handshakes.from["10.0.0.2"].known.IsZero())
+		require.True(t, accepting.handshakes.from["10.0.0.1"].known.IsZero())
+	})
 }
