@@ -93,7 +93,7 @@ func TestFence(t *testing.T) {
 			defer server.Close()
 			inner := &slowLock{clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 			fence := &Fence{RenewDeadline: deadline, LeaseDuration: deadline + time.Minute, Clock: inner.clock}
-			api := &http.Client{Transport: fence.Wrap(http.DefaultTransport)}
+			api := &http.Client{Transport: fence.Wrap(server.Client().Transport)}
 			send := func(method string) error {
 				request, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
 				require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestFence(t *testing.T) {
 				}
 				return err
 			}
-			tc.do(t, lock{inner, fence}, inner)
+			tc.do(t, &lock{Interface: inner, fence: fence}, inner)
 			require.NoError(t, send(http.MethodGet))
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 				err := send(method)

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -62,12 +60,11 @@ func TestParts(t *testing.T) {
 	require.Empty(t, cmp.Diff(concerns[PartAll], slices.Sorted(slices.Values(append(slices.Clone(concerns[PartPlacements]), concerns[PartPods]...)))))
 }
 
-// TestLead: nothing of a tenant is read that another process leads, and all that is sent passes the transport of the
-// one who leads it, until it has left. The work ends when it is led no more.
-func TestLead(t *testing.T) {
+// TestFence: all that is sent to a tenant passes the transport of the one who leads its shard.
+func TestFence(t *testing.T) {
 	t.Parallel()
-	var requests, passed, left atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var requests, passed atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		w.WriteHeader(http.StatusForbidden)
 	}))
@@ -75,50 +72,23 @@ func TestLead(t *testing.T) {
 	podConfig, err := kubescheduler.LoadConfig("", profiles.PodScheduler)
 	require.NoError(t, err)
 	stored := schedulingtest.NewStoredPlacements(t)
-	notLed := errors.New("another leads it")
-	leads, leading := false, make(chan context.CancelCauseFunc, 2)
 	tenantsOf := &Tenants{
 		Part: PartPods, Client: stored, Store: placements.NewStore(stored, stored), Dispatcher: dispatch.New(false), PodConfig: podConfig,
-		Lead: func(ctx context.Context, tenant types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
-			require.Equal(t, types.UID("uid"), tenant)
-			if !leads {
-				return nil, nil, nil, notLed
-			}
-			ctx, lost := context.WithCancelCause(ctx)
-			leading <- lost
-			wrap := func(next http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(r *http.Request) (*http.Response, error) {
-					passed.Add(1)
-					return next.RoundTrip(r)
-				})
-			}
-			return ctx, wrap, func() { left.Add(1) }, nil
+		Fence: func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				passed.Add(1)
+				return next.RoundTrip(r)
+			})
 		},
 	}
 	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: server.URL}}
-	ready := func() { t.Error("it has read nothing") }
-	require.ErrorIs(t, tenantsOf.Engage(schedulertest.Context(t), tenant, ready), notLed)
-	require.Zero(t, requests.Load())
-	require.Zero(t, left.Load())
-
-	leads = true
 	ctx, cancel := context.WithCancel(schedulertest.Context(t))
 	ended := make(chan error, 1)
-	go func() { ended <- tenantsOf.Engage(ctx, tenant, ready) }()
+	go func() { ended <- tenantsOf.Engage(ctx, tenant, func() { t.Error("it has read nothing") }) }()
 	schedulertest.Soon(t, func() bool { return requests.Load() > 0 })
-	require.Zero(t, left.Load())
 	cancel()
 	require.NoError(t, <-ended)
-	require.Equal(t, int32(1), left.Load())
 	require.GreaterOrEqual(t, passed.Load(), requests.Load())
-
-	<-leading
-	before := requests.Load()
-	go func() { ended <- tenantsOf.Engage(schedulertest.Context(t), tenant, ready) }()
-	schedulertest.Soon(t, func() bool { return requests.Load() > before })
-	(<-leading)(notLed)
-	require.ErrorIs(t, <-ended, notLed)
-	require.Equal(t, int32(2), left.Load())
 }
 
 // TestEngageWithoutTheCRD: a control plane that serves no PodGroups, and takes long for its other lists, is not given

@@ -53,12 +53,9 @@ type Tenants struct {
 	// Part is what it does. Of the other fields, PartPods needs Client, Store, Holds, Dispatcher, PodConfig and
 	// OutOfTree.
 	Part Part
-	// Lead is called before anything of a tenant is read, by the UID of its VirtualCluster. The connection ends with
-	// led, which ends with ctx. wrap makes a transport that writes nothing once another process may do the same for the
-	// tenant, and leave is called when all has ended. An error ends the connection. Nil: this process is the only one.
-	Lead func(ctx context.Context, tenant types.UID) (
-		led context.Context, wrap func(http.RoundTripper) http.RoundTripper, leave func(), err error,
-	)
+	// Fence makes a transport that writes nothing in tenants once another process may do the same. Nil: this process is
+	// the only one.
+	Fence func(http.RoundTripper) http.RoundTripper
 	// Client reads the meta cluster from a cache.
 	Client client.Reader
 	// Store reads and writes NamespacePlacements.
@@ -104,14 +101,8 @@ func (t *Tenants) heldOf(tenant *tenants.Tenant) *dispatch.HeldNamespaces {
 func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func()) error {
 	cfg := rest.CopyConfig(tenant.Config)
 	cfg.QPS, cfg.Burst = tenantQPS, tenantBurst
-	if t.Lead != nil {
-		led, wrap, leave, err := t.Lead(ctx, tenant.UID)
-		if err != nil {
-			return err
-		}
-		defer leave()
-		ctx = led
-		cfg.Wrap(wrap)
+	if t.Fence != nil {
+		cfg.Wrap(t.Fence)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -121,7 +112,7 @@ func (t *Tenants) Engage(ctx context.Context, tenant *tenants.Tenant, ready func
 	case errors.As(cause, &panicked):
 		return panicked
 	case cause != nil && !errors.Is(cause, context.Canceled):
-		return cause // that of led
+		return cause
 	}
 	return err
 }

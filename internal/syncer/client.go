@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 )
@@ -27,12 +26,10 @@ func newClient(config *rest.Config, specs []kind.Spec) (client.WithWatch, error)
 	return newClientFor(config, mapper)
 }
 
-// newClientFor is newClient for the types that a mapper knows. What a reconcile writes through it is held to the Fence
-// of its shard.
+// newClientFor is newClient for the types that a mapper knows.
 func newClientFor(config *rest.Config, mapper meta.RESTMapper) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	config.Wrap(leadership.Guard)
 	withWatch, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making a client of %s: %w", config.Host, err)

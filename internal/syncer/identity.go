@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/proof"
@@ -43,18 +42,11 @@ type Identity struct {
 	UID types.UID
 }
 
-// Lock returns the name of the Lease by which the syncers of this super cluster elect their leader. Those of another
-// one with the same id have another.
-func (i Identity) Lock() string { return i.ID + "-syncer-" + i.hash() }
-
-// LeaseLabels are the labels of the Leases of shards of this super cluster.
-func (i Identity) LeaseLabels() map[string]string {
-	return map[string]string{tenancyv1alpha1.LabelSyncer: i.hash()}
-}
-
-func (i Identity) hash() string {
+// Lock returns the name of the Lease by which the syncers of this super cluster elect their leader, with which those of
+// its shards begin. Those of another one with the same id have another.
+func (i Identity) Lock() string {
 	hash := sha256.Sum256([]byte(i.UID))
-	return hex.EncodeToString(hash[:4])
+	return i.ID + "-syncer-" + hex.EncodeToString(hash[:4])
 }
 
 // Identify reads the identity of the super cluster that config names. An error contains what to apply there.

@@ -62,7 +62,7 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 }
 
 func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
-	tenantClient, err := newClientFor(tenant.Config, s.types)
+	tenantClient, err := newClientFor(fenced(tenant.Config, s.fence), s.types)
 	if err != nil {
 		return nil, err
 	}

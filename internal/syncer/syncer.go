@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +26,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/identities"
+	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/proof"
-	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -68,9 +69,11 @@ type Options struct {
 	// Unserved is how often a control plane is asked again that does not serve a type, and how often the super cluster
 	// is asked whether it serves the kinds of SyncPolicies; 0 means a minute.
 	Unserved time.Duration
-	// Shards are the tenants that this process works on, whose writes no other process makes; nil means all. With more
-	// than one, all replicas work.
-	Shards *shards.Shards
+	// Shard is the part of the tenants that this process works on, by their cluster keys, which what is left of a tenant
+	// names, too. It reads all.
+	Shard leadership.Shard
+	// Fence holds what is written in the super cluster and in tenants to the Lease; nil for none.
+	Fence *leadership.Fence
 	// Metrics counts reconciles and writes.
 	Metrics *engine.Metrics
 	// Engine configures queues, workers and patrol.
@@ -91,8 +94,11 @@ type Syncer struct {
 	types *typeMapper
 	// unserved is Options.Unserved.
 	unserved time.Duration
-	// warm is what decides whether the syncer could lead at once.
-	warm warmth
+	// shard and fence are Options.Shard and Fence.
+	shard leadership.Shard
+	fence *leadership.Fence
+	// leads is whether this process was elected.
+	leads atomic.Bool
 	// rewatches buffers one signal that other kinds may have to be watched in the super cluster (superCaches).
 	rewatches chan struct{}
 
@@ -103,6 +109,7 @@ type Syncer struct {
 // New returns a Syncer that runs within mgr, a manager of the meta cluster: its informers on every replica, its
 // reconcilers on the leader.
 func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, error) {
+	options.Super = fenced(options.Super, options.Fence)
 	super, types, err := newLearningClient(options.Super)
 	if err != nil {
 		return nil, err
@@ -112,6 +119,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	}
 	s := &Syncer{
 		id: options.Identity.ID, types: types, unserved: cmp.Or(options.Unserved, engage.UnservedRetry), rewatches: make(chan struct{}, 1), sessions: map[string]*session{},
+		shard: options.Shard, fence: options.Fence,
 	}
 	// The caller has just asked for its identity.
 	live := newLiveness(options.Engine.Clock, cmp.Or(options.Silence, silence), func(ctx context.Context) { s.engine.Patrol(ctx) })
@@ -143,9 +151,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		return nil, err
 	}
 	s.order(&options.Engine)
-	if err := s.share(ctx, mgr, &options); err != nil {
-		return nil, err
-	}
+	options.Engine.Serves = s.works
 	if s.engine, err = engine.New(options.Engine, options.Metrics, s.env.Reconcilers()...); err != nil {
 		return nil, err
 	}
@@ -157,7 +163,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 		return nil, err
 	}
 	ofMeta := &proof.Guard{Name: meta.Name, Namespaces: proof.By(meta.Reader), UID: meta.UID, Period: options.ProbePeriod}
-	for _, runnable := range []manager.Runnable{ofMeta, s.guard.ofSuper(live.answer), followed, superCaches{s}, work{s, options.Shards}} {
+	for _, runnable := range []manager.Runnable{ofMeta, s.guard.ofSuper(live.answer), followed, superCaches{s}, work{s}} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -356,14 +362,20 @@ func (s *Syncer) superFilled(from source) {
 	}
 }
 
-// work runs the engine: on the leader, or everywhere, where each replica has a share of the tenants.
-type work struct {
-	*Syncer
-	shards *shards.Shards
+// fenced returns a client configuration whose writes end with the Lease of a Fence, nil for none.
+func fenced(config *rest.Config, fence *leadership.Fence) *rest.Config {
+	config = rest.CopyConfig(config)
+	if fence != nil {
+		config.Wrap(fence.Wrap)
+	}
+	return config
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (w work) NeedLeaderElection() bool { return w.shards == nil || w.shards.NeedLeaderElection() }
+// works implements engine.Options.Serves: the tenant belongs to the shard, and this process was elected to work on it.
+func (s *Syncer) works(tenant string) bool { return s.leads.Load() && s.shard.Has(tenant) }
+
+// work runs the engine on the leader of the shard.
+type work struct{ *Syncer }
 
 // Start implements manager.Runnable. It begins once the meta cluster records this super cluster, this one the meta
 // cluster, and its caches are synced.
@@ -377,8 +389,20 @@ func (w work) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), w.super.synced, w.addresses.filled) {
 		return nil
 	}
-	w.warm.begin()
+	w.lead()
 	return w.engine.Run(ctx)
+}
+
+// lead begins the work on the tenants of the shard: others may have worked on them until now, so what was noted of them
+// is forgotten.
+func (s *Syncer) lead() {
+	for _, tenant := range s.tenants() {
+		if s.shard.Has(tenant.Key) {
+			s.env.Forget(tenant.Key)
+			tenant.Take(s.env.Clock.Now())
+		}
+	}
+	s.leads.Store(true)
 }
 
 // superChanged is called by the event handlers of the super cluster's informers.

@@ -36,9 +36,7 @@ import (
 )
 
 const (
-	controllerName = "tenants"
-	// shardsName is that of a Controller with Shards.
-	shardsName        = "tenant-shards"
+	controllerName    = "tenants"
 	concurrentTenants = 8
 	defaultDomain     = "cluster.local"
 	// grantRetryAfter is after how long a kubeconfig is read again that the process may not read yet.
@@ -68,13 +66,12 @@ type Controller struct {
 	// when to read them again. Nil: it works on all, and watches Secrets.
 	Serves func(ctx context.Context, key string) (serves bool, again time.Duration, err error)
 
-	// Shards are the tenants that this process works on, whether or not it leads the program: the controller then runs
-	// on every replica. Another Controller of the same manager, without Shards, makes the indexes of the cache. Nil:
-	// all.
-	Shards Shards
+	// Has returns whether a tenant is in the shard that this process works on, by the UID of its VirtualCluster, always
+	// the same. Nil: all are.
+	Has func(tenant types.UID) bool
 
 	// Standby is whether the controller runs on every replica although one of them leads: Engage then reads, and what
-	// it writes waits until the process leads. Its Lifecycle writes nothing. Not with Shards, which do so anyway.
+	// it writes waits until the process leads. Its Lifecycle writes nothing.
 	Standby bool
 
 	// HealthPeriod is how often a control plane is asked whether it answers, and whether it is still the same; 0 means
@@ -86,14 +83,6 @@ type Controller struct {
 	probe      func(context.Context, *rest.Config) (types.UID, string, error)
 	policies   policies
 	supervisor engage.Supervisor[*connection]
-}
-
-// Shards are a share of the tenants that changes. They are safe for concurrent use.
-type Shards interface {
-	// Holds reports whether a tenant belongs to them now, by the UID of its VirtualCluster.
-	Holds(tenant types.UID) bool
-	// OnChange sets what is called when Holds may give another answer. It must not block.
-	OnChange(changed func())
 }
 
 func (c *Controller) setDefaults() {
@@ -117,14 +106,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	c.setDefaults()
 	c.identities = c.registry()
 	options := controller.Options{MaxConcurrentReconciles: concurrentTenants}
-	name := controllerName
 	var instances manager.Runnable = &c.supervisor
-	if c.Shards != nil || c.Standby {
+	if c.Standby {
 		instances, options.NeedLeaderElection = everywhere{instances}, ptr.To(false)
 	}
-	if c.Shards != nil {
-		name = shardsName
-	} else if err := index(mgr); err != nil {
+	if err := index(mgr); err != nil {
 		return err
 	}
 	if err := mgr.Add(instances); err != nil {
@@ -137,14 +123,14 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		watches.Watches(&schedulerv1alpha1.NamespacePlacement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement))
 	}
 	err := watches.
-		Named(name).
+		Named(controllerName).
 		For(&tenancyv1alpha1.VirtualCluster{}).
 		Watches(&tenancyv1alpha1.TenantPolicy{}, handler.EnqueueRequestsFromMapFunc(c.ofPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofRootNamespace)).
 		WatchesRawSource(source.Func(c.bindQueue)).
 		WithOptions(options).
 		WithLogConstructor(func(request *reconcile.Request) logr.Logger {
-			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", name)
+			logger := klog.LoggerWithValues(mgr.GetLogger(), "controller", controllerName)
 			if request != nil {
 				logger = klog.LoggerWithValues(logger, "tenant", klog.KRef(request.Namespace, request.Name))
 			}
@@ -179,26 +165,10 @@ type everywhere struct{ manager.Runnable }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// bindQueue makes Supervisor.OnChange enqueue the VirtualCluster of a connection that has changed, and a change of
-// Shards all.
-func (c *Controller) bindQueue(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// bindQueue makes Supervisor.OnChange enqueue the VirtualCluster of a connection that has changed.
+func (c *Controller) bindQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	c.supervisor.OnChange(func(name types.NamespacedName) {
 		queue.Add(reconcile.Request{NamespacedName: name})
-	})
-	if c.Shards == nil {
-		return nil
-	}
-	c.Shards.OnChange(func() {
-		var list tenancyv1alpha1.VirtualClusterList
-		if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			if ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Finding the tenants of shards")
-			}
-			return
-		}
-		for i := range list.Items {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
 	})
 	return nil
 }
@@ -291,7 +261,7 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 
 // serves returns whether this process works on a tenant, and after how long to ask again, 0 for when something changes.
 func (c *Controller) serves(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (serves bool, again time.Duration, err error) {
-	if c.Shards != nil && !c.Shards.Holds(vc.UID) {
+	if c.Has != nil && !c.Has(vc.UID) {
 		return false, 0, nil
 	}
 	if c.Serves == nil || vc.Status.ClusterNamespace == "" {

@@ -314,42 +314,18 @@ func TestServes(t *testing.T) {
 	})
 }
 
-// share is the Shards that a test writes.
-type share struct {
-	held    sets.Set[types.UID]
-	changed func()
-}
-
-func (s *share) Holds(tenant types.UID) bool { return s.held.Has(tenant) }
-
-func (s *share) OnChange(changed func()) { s.changed = changed }
-
-// TestShards has a program that works on the tenants of a share, which changes.
-func TestShards(t *testing.T) {
+// TestHas has a program that works on the tenants of a shard.
+func TestHas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := builders.VirtualCluster("a"), builders.VirtualCluster("b")
 		a.UID, b.UID = "uid-a", "uid-b"
 		h := newHarness(t, a, b, secretWith("a", "t1"), secretWith("b", "t2"))
-		shards := &share{held: sets.New[types.UID]("uid-a")}
-		h.Shards = shards
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
-		require.NoError(t, h.bindQueue(t.Context(), queue))
-		h.supervisor.OnChange(func(name types.NamespacedName) { h.changes <- name })
-		both := func() {
-			h.reconcile("a")
-			h.reconcile("b")
-			h.settle()
-		}
-		both()
+		h.Has = func(tenant types.UID) bool { return tenant == "uid-a" }
+		h.reconcile("a")
+		h.reconcile("b")
+		h.settle()
 		require.Equal(t, []string{"start a t1"}, h.logged())
-
-		shards.held = sets.New[types.UID]("uid-b")
-		shards.changed()
-		require.Equal(t, 2, queue.Len(), "all tenants are looked at")
-		both()
-		require.ElementsMatch(t, []string{"start a t1", "end a t1", "start b t2"}, h.logged())
 	})
 }
 

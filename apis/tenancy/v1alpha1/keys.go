@@ -54,10 +54,6 @@ const (
 	// own: those to the kinds of SyncPolicies.
 	// Written by operators; read by kube-controller-manager.
 	LabelAggregateToSyncer = "tenancy.x-k8s.io/aggregate-to-syncer"
-	// LabelSyncer is on the Leases in the meta cluster by which the replicas of a syncer share its tenants (--shards):
-	// the hash in the name of their leader's Lease, of the UID of the super cluster.
-	// Written by the syncer; read by the syncer.
-	LabelSyncer = "tenancy.x-k8s.io/syncer"
 	// AnnotationPrefixOfferedBy, with the id of a super cluster, is the key of an annotation of such an object that
 	// says that the super cluster offers it. Its value is package offer's: a hash of what is offered. Each syncer
 	// writes that of its own super cluster. A tenant can write them too, and then gets nothing that it may not name.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +19,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -41,7 +39,6 @@ import (
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/metricsauth"
-	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -63,8 +60,8 @@ type Options struct {
 	// LeaseDuration is how long after its last renewal the leader is taken for lost, RenewDeadline how long it tries to
 	// renew before it ends, and RetryPeriod how often all look.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// Shards is into how many shards tenants are split, which the replicas share; 1: the leader syncs all.
-	Shards int
+	// Shard is the part of the tenants that this process syncs.
+	Shard leadership.Shard
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
@@ -100,7 +97,7 @@ func NewOptions() (*Options, error) {
 		LeaseDuration:          4 * time.Second,
 		RenewDeadline:          3 * time.Second,
 		RetryPeriod:            500 * time.Millisecond,
-		Shards:                 1,
+		Shard:                  leadership.Shard{Count: 1},
 		MetricsBindAddress:     ":8443",
 		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
@@ -123,8 +120,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "how long after its last renewal of the Lease the leader is taken for lost, by replicas that wait to take its place")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "how long the leader tries to renew the Lease before it ends; shorter than --leader-elect-lease-duration. The meta cluster may be away for as long")
 	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "how often the leader renews the Lease, and the others look at it")
-	flags.IntVar(&o.Shards, "shards", o.Shards,
-		"split the tenants into so many shards, 1 to 256, and sync each on the replica that holds its Lease; all replicas share them. 1: the leader syncs all tenants. A multiple of the replicas loads them evenly. Needs the feature SuperClusterPooling")
+	flags.Var(&o.Shard, "shard", "sync a part of the tenants: "+leadership.ShardUsage+". More than one needs the feature SuperClusterPooling")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
@@ -147,7 +143,7 @@ func (o *Options) Validate() error {
 	case !pooled && o.MetaKubeconfig != "":
 		errs = append(errs, errors.New("--meta-kubeconfig is that of a pool: set --feature-gates=SuperClusterPooling=true, or leave it out, where the super cluster itself holds the VirtualClusters"))
 	}
-	errs = append(errs, o.validateElection(), o.validateShards())
+	errs = append(errs, o.validateElection(), o.validateShard())
 	if o.ConcurrentSyncs < 2 {
 		errs = append(errs, fmt.Errorf("--concurrent-syncs %d: use 2 or more, of which one tenant has half", o.ConcurrentSyncs))
 	}
@@ -177,13 +173,13 @@ func (o *Options) validateElection() error {
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod, leaderelection.JitterFactor)
 }
 
-// validateShards returns an error for a number of shards that cannot be used.
-func (o *Options) validateShards() error {
-	if err := shards.Validate(o.Shards, o.LeaderElect); err != nil {
-		return fmt.Errorf("--shards: %w", err)
+// validateShard returns an error for a shard that cannot be used.
+func (o *Options) validateShard() error {
+	if err := o.Shard.Validate(o.LeaderElect); err != nil {
+		return fmt.Errorf("--shard: %w", err)
 	}
-	if o.Shards > 1 && !o.Gate.Enabled(features.SuperClusterPooling) {
-		return fmt.Errorf("--shards %d: without the feature SuperClusterPooling the leader does all, use 1", o.Shards)
+	if o.Shard.Count > 1 && !o.Gate.Enabled(features.SuperClusterPooling) {
+		return fmt.Errorf("--shard %s: without the feature SuperClusterPooling the leader does all, use 0/1", &o.Shard)
 	}
 	return nil
 }
@@ -243,11 +239,14 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	split, err := newShards(options, meta, identity)
+	if !pooled {
+		options.Shard = leadership.Shard{} // there is no pool to be split
+	}
+	fence, lock, err := newElection(options, meta, identity)
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, options, meta, identity, split)
+	mgr, err := newManager(ctx, options, meta, identity, lock)
 	if err != nil {
 		return err
 	}
@@ -271,7 +270,7 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	superClusterSyncer, err := syncer.New(ctx, mgr, syncer.Options{
 		Identity: identity, Super: super, Single: !pooled, PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, Metrics: engineMetrics,
-		VNAgent: kind.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress}, Shards: split,
+		VNAgent: kind.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress}, Shard: options.Shard, Fence: fence,
 		Engine: engine.Options{Workers: options.ConcurrentSyncs},
 	})
 	if err != nil {
@@ -324,50 +323,26 @@ func (o *Options) clusters() (meta, super *rest.Config, err error) {
 	return meta, super, nil
 }
 
-// newShards returns the shards of tenants that the replicas share, nil without an election.
-func newShards(options *Options, meta *rest.Config, identity syncer.Identity) (*shards.Shards, error) {
+// newElection returns what elects the leader of the shard, nil without an election. Its Lease carries the super
+// cluster's identity, so that there is one leader per super cluster and shard.
+func newElection(options *Options, meta *rest.Config, identity syncer.Identity) (*leadership.Fence, resourcelock.Interface, error) {
 	if !options.LeaderElect {
-		return nil, nil //nolint:nilnil // there are none
+		return nil, nil, nil
 	}
-	patient := rest.CopyConfig(meta)
-	patient.Timeout = options.RenewDeadline / 2
-	api, err := coordinationclient.NewForConfig(patient)
+	fence := &leadership.Fence{RenewDeadline: options.RenewDeadline, LeaseDuration: options.LeaseDuration}
+	lock, err := fence.NewLock(meta, options.leaseNamespace(), identity.Lock(), options.Shard)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of Leases: %w", err)
+		return nil, nil, fmt.Errorf("electing a leader: %w", err)
 	}
-	led, err := shards.NewMetrics(metrics.Registry, prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "vc_syncer", Name: "shards_led",
-		Help: "[ALPHA] Shards of tenants that this process syncs: with --shards=1 it is 1 on the leader and 0 on the others. Over all replicas of a super cluster's syncer it is the number of shards, but for moments in which one moves.",
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("setting up shards: %w", err)
-	}
-	namespace := options.leaseNamespace()
-	split, err := shards.New(shards.Options{
-		Leases: api.Leases(namespace), Namespace: namespace, Program: identity.Lock(), Labels: identity.LeaseLabels(), Count: options.Shards,
-		LeaseDuration: options.LeaseDuration, RenewDeadline: options.RenewDeadline, RetryPeriod: options.RetryPeriod, Metrics: led,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("setting up shards: %w", err)
-	}
-	return split, nil
+	return fence, lock, nil
 }
 
-// newManager returns a manager of the meta cluster. Its Lease carries the super cluster's identity, so that there is
-// one leader per super cluster.
-func newManager(ctx context.Context, options *Options, meta *rest.Config, identity syncer.Identity, split *shards.Shards) (ctrl.Manager, error) {
+// newManager returns a manager of the meta cluster.
+func newManager(ctx context.Context, options *Options, meta *rest.Config, identity syncer.Identity, lock resourcelock.Interface) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
-	}
-	var lock resourcelock.Interface // nil: the manager's own
-	if split != nil && split.Count > 1 {
-		var err error
-		fence := &leadership.Fence{RenewDeadline: options.RenewDeadline, LeaseDuration: options.LeaseDuration, Identity: split.Identity()}
-		if lock, err = fence.NewLock(meta, options.leaseNamespace(), identity.Lock()); err != nil {
-			return nil, fmt.Errorf("electing a leader: %w", err)
 		}
 	}
 	mgr, err := ctrl.NewManager(meta, ctrl.Options{
@@ -375,8 +350,7 @@ func newManager(ctx context.Context, options *Options, meta *rest.Config, identi
 		LeaderElectionResourceLockInterface: lock,
 		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: options.cached(identity)},
 		LeaderElection:                      options.LeaderElect,
-		LeaderElectionID:                    identity.Lock(),
-		LeaderElectionNamespace:             options.leaseNamespace(),
+		LeaderElectionID:                    options.Shard.LeaseName(identity.Lock()), // as metrics name it
 		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       &options.LeaseDuration,
 		RenewDeadline:                       &options.RenewDeadline,

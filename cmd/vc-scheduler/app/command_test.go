@@ -48,8 +48,8 @@ func TestCommandRefuses(t *testing.T) {
 		{name: "a negative slice", args: []string{meta, `--default-slice={"cpu":"-1"}`}, want: "--default-slice: "},
 		{name: "a negative grace", args: []string{meta, "--preemption-grace-period=-1s"}, want: "--preemption-grace-period: "},
 		{name: "a negative toleration", args: []string{meta, "--lost-toleration=-1s"}, want: "--lost-toleration: "},
-		{name: "no shards", args: []string{meta, "--shards=0"}, want: "--shards: 0 is not from 1 to 256"},
-		{name: "shards without an election", args: []string{meta, "--shards=2", "--leader-elect=false"}, want: "--shards: more than one needs --leader-elect"},
+		{name: "no shards", args: []string{meta, "--shard=0/0"}, want: "use i/N"},
+		{name: "shards without an election", args: []string{meta, "--shard=1/2", "--leader-elect=false"}, want: "--shard: more than one needs --leader-elect"},
 		{name: "no profiles of namespaces", args: []string{meta, "--namespace-scheduler-config=/does/not/exist"}, want: "--namespace-scheduler-config: reading the scheduler configuration: "},
 		{name: "unknown fields of profiles", args: []string{meta, "--namespace-scheduler-config=" + write("fields.yaml", head+"parallelisme: 3\n")}, want: "unknown field"},
 		{

@@ -16,8 +16,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/placer"
-	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/manifests/profiles"
 	"github.com/superpool/superpool/plugins"
@@ -55,8 +55,8 @@ type Options struct {
 	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
 	LeaderElect          bool
 	LeaderElectNamespace string
-	// Shards is into how many shards tenants are split, whose pods are scheduled by any replica; 1: by the leader.
-	Shards int
+	// Shard is the part of the tenants whose pods this process schedules.
+	Shard leadership.Shard
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress, HealthProbeBindAddress, PprofBindAddress string
 	// MetricsSecure serves metrics by HTTPS to authorized readers only.
@@ -111,7 +111,7 @@ func NewOptions() *Options {
 		SyncerNamespace:        "vc-manager",
 		LeaderElect:            true,
 		LeaderElectNamespace:   "vc-manager",
-		Shards:                 1,
+		Shard:                  leadership.Shard{Count: 1},
 		MetricsBindAddress:     ":8443",
 		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
@@ -137,8 +137,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Leases")
-	fs.IntVar(&o.Shards, "shards", o.Shards,
-		"split the tenants into so many shards, 1 to 256, and schedule the pods of each on the replica that holds its Lease; all replicas share them. 1: the leader schedules all pods. A multiple of the replicas loads them evenly")
+	fs.Var(&o.Shard, "shard", "schedule the pods of a part of the tenants: "+leadership.ShardUsage+". The leader of part 0 does all that is decided over the whole pool, too")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
@@ -182,8 +181,8 @@ func (o *Options) read() (*settings, error) {
 	if o.LostToleration < 0 {
 		return nil, fmt.Errorf("--lost-toleration: %s is negative", o.LostToleration)
 	}
-	if err := shards.Validate(o.Shards, o.LeaderElect); err != nil {
-		return nil, fmt.Errorf("--shards: %w", err)
+	if err := o.Shard.Validate(o.LeaderElect); err != nil {
+		return nil, fmt.Errorf("--shard: %w", err)
 	}
 	if o.QuotaGrace < 0 {
 		return nil, fmt.Errorf("--quota-grace: %s is negative", o.QuotaGrace)

@@ -101,13 +101,17 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	elected, err := newElections(cfg, options)
+	elected, err := newElection(cfg, options)
 	if err != nil {
 		return err
 	}
 	mgr, err := newManager(cfg, options, elected)
 	if err != nil {
 		return err
+	}
+	setup := setupPool
+	if elected.shard.Index > 0 {
+		setup = setupShard
 	}
 	if err := setup(ctx, mgr, read, elected); err != nil {
 		return err
@@ -133,7 +137,7 @@ func metaConfig(file string) (*rest.Config, error) {
 }
 
 // newManager returns a manager of the meta cluster, whose cache holds virtual Nodes alone of all Nodes.
-func newManager(cfg *rest.Config, options *Options, elected *elections) (ctrl.Manager, error) {
+func newManager(cfg *rest.Config, options *Options, elected *election) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -152,6 +156,7 @@ func newManager(cfg *rest.Config, options *Options, elected *elections) (ctrl.Ma
 			&corev1.Node{}: {Label: labels.NewSelector().Add(*virtualNodes)},
 		}},
 		LeaderElection:                      options.LeaderElect,
+		LeaderElectionID:                    elected.shard.LeaseName(leaseName), // as metrics name it
 		LeaderElectionResourceLockInterface: elected.lock,
 		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       ptr.To(leaseDuration),
@@ -179,14 +184,11 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// setup adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.
-func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elections) error {
+// setupPool adds the controllers of super clusters and tenants, the namespace scheduler and the probes to mgr.
+func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *election) error {
 	dispatcher := dispatch.New(false)
-	if err := dispatcher.Watch(ctx, mgr.GetCache()); err != nil {
+	if err := watchMeta(ctx, mgr, dispatcher); err != nil {
 		return err
-	}
-	if err := mgr.Add(&proof.Guard{Name: "the meta cluster", Namespaces: proof.By(mgr.GetAPIReader())}); err != nil {
-		return fmt.Errorf("adding the guard of the meta cluster: %w", err)
 	}
 	recorder := mgr.GetEventRecorderFor(component)
 	metrics, err := superclusters.NewMetrics(ctrlmetrics.Registry)
@@ -197,12 +199,10 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 	if err := superClusters.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
-	placementMetrics, err := placements.NewMetrics(ctrlmetrics.Registry)
+	store, err := newStore(mgr)
 	if err != nil {
-		return fmt.Errorf("setting up placements: %w", err)
+		return err
 	}
-	store := placements.NewStore(mgr.GetClient(), mgr.GetAPIReader())
-	store.Metrics = placementMetrics
 	releaser := &eviction.Releaser{Store: store, Usage: superClusters}
 	for _, controller := range []interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		releaser,
@@ -220,15 +220,12 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 	superClusters.OnFreed(dispatcher.Freed)
 	superClusters.OnFreed(releaser.Freed)
 	schedulers := &scheduling.Tenants{
-		Part: elected.part(), Lead: elected.lead(), Client: mgr.GetClient(), Store: store, Usage: superClusters, Holds: superClusters.Holds, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
-		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: placementMetrics, OutOfTree: read.outOfTree,
+		Fence: elected.wrap(), Client: mgr.GetClient(), Store: store, Usage: superClusters, Holds: superClusters.Holds, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
+		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: store.Metrics, OutOfTree: read.outOfTree,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: superClusters.Left}
-	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: schedulers.Engage}).SetupWithManager(mgr); err != nil {
+	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: elected.engage(schedulers)}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
-	}
-	if err := elected.setup(ctx, mgr, schedulers); err != nil {
-		return fmt.Errorf("setting up shards: %w", err)
 	}
 	grants := &grants.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), SyncerNamespace: read.syncerNamespace}
 	if err := grants.SetupWithManager(mgr); err != nil {
@@ -242,6 +239,57 @@ func setup(ctx context.Context, mgr ctrl.Manager, read *settings, elected *elect
 		return fmt.Errorf("adding the namespace scheduler: %w", err)
 	}
 	return addChecks(mgr)
+}
+
+// setupShard adds the pod schedulers of the tenants of a shard to mgr, whose pool another process leads, and the probes.
+func setupShard(ctx context.Context, mgr ctrl.Manager, read *settings, elected *election) error {
+	dispatcher := dispatch.New(true)
+	if err := watchMeta(ctx, mgr, dispatcher); err != nil {
+		return err
+	}
+	store, err := newStore(mgr)
+	if err != nil {
+		return err
+	}
+	controller := &tenants.Controller{
+		Client: mgr.GetClient(), Has: elected.has, Engage: shardTenants(mgr, read, elected, store, dispatcher).Engage,
+		Lifecycle: virtualclusters.Reader{Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorderFor(component)},
+	}
+	if err := controller.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up tenants: %w", err)
+	}
+	return addChecks(mgr)
+}
+
+// shardTenants returns what is run for each tenant of a shard: as the leader of the pool does it, without what that
+// alone knows.
+func shardTenants(mgr ctrl.Manager, read *settings, elected *election, store *placements.Store, dispatcher *dispatch.Dispatcher) *scheduling.Tenants {
+	asked := &superclusters.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()} // it connects to none
+	return &scheduling.Tenants{
+		Part: scheduling.PartPods, Fence: elected.wrap(), Client: mgr.GetClient(), Store: store, Holds: asked.Holds, Dispatcher: dispatcher,
+		PodConfig: read.podConfig, Profiles: read.namespaceProfiles, Metrics: store.Metrics, OutOfTree: read.outOfTree,
+	}
+}
+
+// watchMeta lets dispatcher follow the meta cluster, which must stay the same one.
+func watchMeta(ctx context.Context, mgr ctrl.Manager, dispatcher *dispatch.Dispatcher) error {
+	if err := dispatcher.Watch(ctx, mgr.GetCache()); err != nil {
+		return fmt.Errorf("following placements: %w", err)
+	}
+	if err := mgr.Add(&proof.Guard{Name: "the meta cluster", Namespaces: proof.By(mgr.GetAPIReader())}); err != nil {
+		return fmt.Errorf("adding the guard of the meta cluster: %w", err)
+	}
+	return nil
+}
+
+func newStore(mgr ctrl.Manager) (*placements.Store, error) {
+	metrics, err := placements.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("setting up placements: %w", err)
+	}
+	store := placements.NewStore(mgr.GetClient(), mgr.GetAPIReader())
+	store.Metrics = metrics
+	return store, nil
 }
 
 // addChecks adds the probes. /readyz is 200 once the meta cluster's caches have synced.

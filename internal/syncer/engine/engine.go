@@ -57,19 +57,9 @@ type Options struct {
 	// Rests returns whether an object looks as if nothing were to be done about it (Engine.Look); nil means that none
 	// does. It is called by several goroutines, event handlers among them, and must not block.
 	Rests func(Key) bool
-	// Share is which tenants this process reconciles; nil means all. Keys of others are dropped: whoever reconciles
-	// those knows them too. Take begins with all keys of tenants that are new.
-	Share Share
-}
-
-// Share is which tenants a process reconciles while other processes reconcile the others. A key without a tenant is
-// everybody's.
-type Share interface {
-	// Holds returns whether a tenant belongs to it now.
-	Holds(tenant string) bool
-	// Enter begins a reconcile of a tenant's key, and leave ends it. An error means that the tenant does not belong to
-	// it. held ends once another process may reconcile keys of the tenant.
-	Enter(ctx context.Context, tenant string) (held context.Context, leave func(), err error)
+	// Serves returns whether this process reconciles keys of a tenant now; nil means that it does those of all. Keys of
+	// others are dropped. A key without a tenant is everybody's. It must not block.
+	Serves func(tenant string) bool
 }
 
 // Engine reconciles keys until it is stopped, each kind with a controller of controller-runtime over a fair Queue.
@@ -104,17 +94,17 @@ func New(options Options, metrics *Metrics, kinds ...Kind) (*Engine, error) {
 	return e, nil
 }
 
-// Add adds key to the queue of its kind; a key of an unknown kind, or of a tenant that is not in Options.Share, is
+// Add adds key to the queue of its kind; a key of an unknown kind, or of a tenant that is not served (Options.Serves), is
 // ignored. It sends no request, and may be called before Run and by several goroutines.
 func (e *Engine) Add(key Key) {
-	if queue, exists := e.queues[kindOf(key)]; exists && e.holds(key.Tenant) {
+	if queue, exists := e.queues[kindOf(key)]; exists && e.serves(key.Tenant) {
 		queue.Add(key)
 	}
 }
 
-// holds returns whether keys of a tenant are reconciled by this process.
-func (e *Engine) holds(tenant string) bool {
-	return e.options.Share == nil || tenant == "" || e.options.Share.Holds(tenant)
+// serves returns whether keys of a tenant are reconciled by this process.
+func (e *Engine) serves(tenant string) bool {
+	return e.options.Serves == nil || tenant == "" || e.options.Serves(tenant)
 }
 
 // kindOf returns the name of the Kind that reconciles key.
@@ -125,7 +115,7 @@ func kindOf(key Key) string {
 
 // AddFinishing adds key like Add, to go before what Add adds of its tenant: an object that is nearly done.
 func (e *Engine) AddFinishing(key Key) {
-	if queue, exists := e.queues[kindOf(key)]; exists && e.holds(key.Tenant) {
+	if queue, exists := e.queues[kindOf(key)]; exists && e.serves(key.Tenant) {
 		queue.AddFinishing(key)
 	}
 }
@@ -133,7 +123,7 @@ func (e *Engine) AddFinishing(key Key) {
 // Look adds key like Add, although nothing is known to have changed: it goes after what Add adds of its tenant if the
 // object rests (Options.Rests).
 func (e *Engine) Look(key Key) {
-	if queue, exists := e.queues[kindOf(key)]; exists && e.holds(key.Tenant) {
+	if queue, exists := e.queues[kindOf(key)]; exists && e.serves(key.Tenant) {
 		e.look(queue, key)
 	}
 }
@@ -172,7 +162,7 @@ func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedCont
 	queue := e.queues[kind.Name()]
 	logger = klog.LoggerWithValues(logger, "kind", kind.Name())
 	return controller.NewTypedUnmanaged(kind.Name(), controller.TypedOptions[Key]{
-		Reconciler:              &reconciler{kind: kind, queue: queue, metrics: e.metrics, share: e.options.Share},
+		Reconciler:              &reconciler{kind: kind, queue: queue, metrics: e.metrics},
 		MaxConcurrentReconciles: e.options.Workers,
 		ReconciliationTimeout:   reconcileTimeout,
 		RecoverPanic:            ptr.To(true),
@@ -194,7 +184,7 @@ func (e *Engine) patrol(ctx context.Context, kind Kind) {
 	ticker := e.options.Clock.NewTicker(e.options.Patrol)
 	defer ticker.Stop()
 	for {
-		e.lookAtAll(ctx, kind, nil)
+		e.lookAtAll(ctx, kind)
 		select {
 		case <-ctx.Done():
 			return
@@ -206,27 +196,19 @@ func (e *Engine) patrol(ctx context.Context, kind Kind) {
 // Patrol adds the keys of all objects to their queues, as once per Options.Patrol. It sends no request.
 func (e *Engine) Patrol(ctx context.Context) {
 	for _, kind := range e.kinds {
-		e.lookAtAll(ctx, kind, nil)
+		e.lookAtAll(ctx, kind)
 	}
 }
 
-// Take adds the keys of all objects of tenants that have just come to Options.Share.
-func (e *Engine) Take(ctx context.Context, come func(tenant string) bool) {
-	for _, kind := range e.kinds {
-		e.lookAtAll(ctx, kind, func(tenant string) bool { return tenant != "" && come(tenant) })
-	}
-}
-
-// lookAtAll adds the keys of a kind to its queue (Look), of those tenants; nil means all. If it panics, some are left
-// out until the next patrol.
-func (e *Engine) lookAtAll(ctx context.Context, kind Kind, of func(tenant string) bool) {
+// lookAtAll adds the keys of a kind to its queue (Look). If it panics, some are left out until the next patrol.
+func (e *Engine) lookAtAll(ctx context.Context, kind Kind) {
 	defer engage.Recover(ctx, "patrol of kind "+kind.Name(), nil)
-	queue, held := e.queues[kind.Name()], map[string]bool{}
+	queue, served := e.queues[kind.Name()], map[string]bool{}
 	for _, key := range kind.Keys() {
-		if _, asked := held[key.Tenant]; !asked {
-			held[key.Tenant] = e.holds(key.Tenant) && (of == nil || of(key.Tenant))
+		if _, asked := served[key.Tenant]; !asked {
+			served[key.Tenant] = e.serves(key.Tenant)
 		}
-		if held[key.Tenant] {
+		if served[key.Tenant] {
 			e.look(queue, key)
 		}
 	}

@@ -303,49 +303,8 @@ func TestPatrolRecovers(t *testing.T) {
 	})
 }
 
-// half is the Share of one of two processes.
-type half struct {
-	mu      sync.Mutex
-	tenants map[string]context.CancelFunc
-	inside  int
-}
-
-func (h *half) Holds(tenant string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.tenants[tenant] != nil
-}
-
-func (h *half) Enter(ctx context.Context, tenant string) (context.Context, func(), error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.tenants[tenant] == nil {
-		return nil, nil, errors.New("not here")
-	}
-	ctx, h.tenants[tenant] = context.WithCancel(ctx)
-	h.inside++
-	return ctx, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.inside--
-	}, nil
-}
-
-// set gives a tenant to the Share, or takes it.
-func (h *half) set(tenant string, holds bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if end := h.tenants[tenant]; end != nil {
-		end()
-	}
-	h.tenants[tenant] = nil
-	if holds {
-		h.tenants[tenant] = func() {}
-	}
-}
-
-// TestEngineOfAShare: what happens to tenants of other processes does not fill the queues, a tenant that is taken
-// begins with all that is there, and a reconcile of one that is lost is told so.
+// TestEngineOfAShare: what happens to tenants that are not served does not fill the queues, and Run begins with all that
+// is there of those that are.
 func TestEngineOfAShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -361,13 +320,11 @@ func TestEngineOfAShare(t *testing.T) {
 			return slices.Sorted(slices.Values(reconciled))
 		}
 		key := func(tenant, name string) engine.Key { return engine.Key{Tenant: tenant, Kind: "kind", Name: name} }
-		share := &half{tenants: map[string]context.CancelFunc{}}
-		made, err := engine.New(engine.Options{Share: share, Patrol: time.Hour}, metrics, kind{
+		var leads atomic.Bool
+		serves := func(tenant string) bool { return leads.Load() && tenant == "a" }
+		made, err := engine.New(engine.Options{Serves: serves, Patrol: time.Hour}, metrics, kind{
 			known: []engine.Key{key("a", "there"), key("b", "there"), key("", "everybody's")},
-			whole: func(ctx context.Context, key engine.Key) (time.Duration, error) {
-				if key.Name == "hangs" {
-					<-ctx.Done()
-				}
+			reconcile: func(key engine.Key, _ time.Duration) (time.Duration, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				reconciled = append(reconciled, key.Tenant+"/"+key.Name)
@@ -377,27 +334,17 @@ func TestEngineOfAShare(t *testing.T) {
 		require.NoError(t, err)
 		made.Add(key("a", "gone")) // nobody leads yet
 		made.AddFinishing(key("a", "gone"))
+		leads.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- made.Run(ctx) }()
-		require.Equal(t, []string{"/everybody's"}, told())
-
-		share.set("a", true)
-		made.Take(ctx, func(tenant string) bool { return tenant == "a" })
-		require.Equal(t, []string{"a/there"}, told())
+		require.Equal(t, []string{"/everybody's", "a/there"}, told())
 		made.Add(key("a", "new"))
-		made.Add(key("b", "new"))
+		made.AddFinishing(key("b", "new"))
+		made.Look(key("b", "new"))
 		require.Equal(t, []string{"a/new"}, told())
 		made.Patrol(ctx)
 		require.Equal(t, []string{"/everybody's", "a/there"}, told())
-
-		made.Add(key("a", "hangs"))
-		require.Empty(t, told())
-		share.set("a", false)
-		require.Equal(t, []string{"a/hangs"}, told())
-		require.Zero(t, share.inside)
-		made.Patrol(ctx)
-		require.Equal(t, []string{"/everybody's"}, told())
 		cancel()
 		require.NoError(t, <-done)
 	})

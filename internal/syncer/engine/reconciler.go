@@ -76,8 +76,6 @@ type reconciler struct {
 	kind    Kind
 	queue   *Queue
 	metrics *Metrics
-	// share is Options.Share.
-	share Share
 }
 
 // Reconcile implements reconcile.TypedReconciler. controller-runtime logs a returned error at level error, so only
@@ -85,14 +83,6 @@ type reconciler struct {
 // refusal is caused by what a tenant wrote, repeats until the tenant changes it, and is reported to the tenant by an
 // Event.
 func (r *reconciler) Reconcile(ctx context.Context, key Key) (reconcile.Result, error) {
-	if r.share != nil && key.Tenant != "" {
-		held, leave, err := r.share.Enter(ctx, key.Tenant)
-		if err != nil {
-			return reconcile.Result{}, nil // another process reconciles it, and begins with all keys
-		}
-		defer leave()
-		ctx = held
-	}
 	after, err := r.observed(ctx, key)
 	if delay := DelayOf(err); delay > 0 {
 		klog.FromContext(ctx).V(4).Info("Reconcile waits", "reason", logged(err), "after", delay)

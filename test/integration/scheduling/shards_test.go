@@ -23,7 +23,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/vc-scheduler/app"
-	"github.com/superpool/superpool/internal/shards"
+	"github.com/superpool/superpool/internal/leadership"
 )
 
 // argumentsVariable makes the test binary vc-scheduler, so that a test can kill and pause one: its arguments, by line.
@@ -59,11 +59,18 @@ func (o *output) Write(text []byte) (int, error) {
 	return o.text.Write(text)
 }
 
-// startProcess starts vc-scheduler with two shards.
-func (w *world) startProcess(t *testing.T, name string) *process {
+// has returns whether it wrote a text.
+func (o *output) has(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return bytes.Contains(o.text.Bytes(), []byte(text))
+}
+
+// startProcess starts vc-scheduler for a shard.
+func (w *world) startProcess(t *testing.T, shard string) *process {
 	t.Helper()
 	arguments := []string{
-		"--kubeconfig=" + w.options.Kubeconfig, "--shards=2", "--metrics-bind-address=0", "--health-probe-bind-address=0", "-v=2",
+		"--kubeconfig=" + w.options.Kubeconfig, "--shard=" + shard, "--metrics-bind-address=0", "--health-probe-bind-address=0", "-v=2",
 	}
 	p := &process{Cmd: exec.CommandContext(t.Context(), os.Args[0]), output: &output{}} //nolint:gosec // it is this program
 	p.Env = append(os.Environ(), argumentsVariable+"="+strings.Join(arguments, "\n"))
@@ -74,7 +81,7 @@ func (w *world) startProcess(t *testing.T, name string) *process {
 		_ = p.Wait()
 		if t.Failed() {
 			text := p.output.text.String()
-			t.Logf("process %s: ... %s", name, text[max(0, len(text)-6000):])
+			t.Logf("process %s: ... %s", shard, text[max(0, len(text)-6000):])
 		}
 	})
 	return p
@@ -125,39 +132,26 @@ func (w *world) watchChoices(t *testing.T, namespace string) *choices {
 	return seen
 }
 
-// TestShards: two processes share the shards of tenants. When the one that schedules a tenant's pods is killed, the
-// other does once the Lease has expired; one that was only paused writes nothing when it goes on; and no pod is chosen
-// for twice.
+// TestShards: each of two shards has a process, and the pods of a tenant are scheduled by the leader of its shard. When
+// that is killed, the one that stands by does once the Lease has expired; one that was only paused writes nothing when
+// it goes on; one with another number of shards waits until all others have ended; and no pod is chosen for twice.
 func TestShards(t *testing.T) {
 	const takeover = 20*time.Second + patience // a Lease duration, two looks, and what takes time on a busy machine
 	w := shared
-	require.NoError(t, w.program.stop()) // it asks for no Lease, and would do the work of both
-	processes := map[string]*process{}
-	start := func(name string) string {
-		known := map[string]bool{}
-		for _, identity := range w.replicas(t) {
-			known[identity] = true
-		}
-		p := w.startProcess(t, name)
-		var identity string
-		require.Eventually(t, func() bool {
-			for _, found := range w.replicas(t) {
-				if !known[found] {
-					identity = found
-				}
-			}
-			return identity != ""
-		}, patience, tick, "a Lease of replica %s", name)
-		processes[identity] = p
-		return identity
+	require.NoError(t, w.program.stop()) // it asks for no Lease, and would do the work of all
+	leads := func(shard string) *process {
+		t.Helper()
+		p := w.startProcess(t, shard)
+		require.Eventually(t, func() bool { return p.output.has("successfully acquired lease") }, patience, tick, "the leader of %s", shard)
+		return p
 	}
-	first := start("first")
-	require.Eventually(t, func() bool {
-		return w.holder(t, "vc-scheduler-shard-0-of-2") == first && w.holder(t, "vc-scheduler-shard-1-of-2") == first
-	}, patience, tick, "the first leads both shards")
-	second := start("second")
-	require.Eventually(t, func() bool { return w.holder(t, "vc-scheduler-shard-1-of-2") == second }, patience, tick, "the second leads its share")
-	require.Equal(t, first, w.holder(t, "vc-scheduler-shard-0-of-2"))
+	standsBy := func(shard string) *process {
+		t.Helper()
+		p := w.startProcess(t, shard)
+		require.Eventually(t, func() bool { return p.output.has("attempting to acquire leader lease") }, patience, tick, "one that stands by for %s", shard)
+		return p
+	}
+	processes := []*process{leads("0/2"), leads("1/2")}
 
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	require.Eventually(t, func() bool {
@@ -165,7 +159,11 @@ func TestShards(t *testing.T) {
 		return vc.Status.ControlPlaneUID != "" && w.superClustersReady(t)
 	}, patience, tick, "the tenant is connected")
 	w.key = vc.Status.ClusterNamespace
-	mine := fmt.Sprintf("vc-scheduler-shard-%d-of-2", shards.Of(vc.UID, 2))
+	index := 0
+	if !(leadership.Shard{Count: 2}).Has(string(vc.UID)) {
+		index = 1
+	}
+	mine, lease := fmt.Sprintf("%d/2", index), fmt.Sprintf("vc-scheduler-shard-%d-of-2", index)
 	w.namespace(t, "sharded", demoSlice)
 	w.quota(t, "sharded", "2", "2Gi")
 	require.Eventually(t, func() bool { return w.shown(t, "sharded") != "" }, patience, tick, "the namespace is placed")
@@ -186,28 +184,40 @@ func TestShards(t *testing.T) {
 	}
 	scheduled(patience)
 
-	// One is killed. Which one leads the pool, too, does not matter.
-	killed := w.holder(t, mine)
-	require.NoError(t, processes[killed].Process.Kill())
+	// The leader is killed. Whether it leads the pool, too, does not matter.
+	killed := w.holder(t, lease)
+	second := standsBy(mine)
+	require.NoError(t, processes[index].Process.Kill())
 	scheduled(takeover)
-	third := start("third")
-	require.Eventually(t, func() bool {
-		return w.holder(t, "vc-scheduler-shard-0-of-2") == third || w.holder(t, "vc-scheduler-shard-1-of-2") == third
-	}, patience, tick, "the third leads its share")
-	scheduled(patience)
+	require.NotEqual(t, killed, w.holder(t, lease))
 
-	// One is paused, and goes on with pods in its queue that another has chosen for meanwhile.
-	paused := w.holder(t, mine)
-	require.NoError(t, processes[paused].Process.Signal(syscall.SIGSTOP))
+	// The next one is paused, and goes on with pods in its queue that another has chosen for meanwhile.
+	paused := w.holder(t, lease)
+	processes[index] = standsBy(mine)
+	require.NoError(t, second.Process.Signal(syscall.SIGSTOP))
 	for range 5 {
 		next()
 	}
 	scheduled(takeover)
-	require.NotEqual(t, paused, w.holder(t, mine))
-	require.NoError(t, processes[paused].Process.Signal(syscall.SIGCONT))
+	require.NotEqual(t, paused, w.holder(t, lease))
+	require.NoError(t, second.Process.Signal(syscall.SIGCONT))
 	for range 3 {
 		scheduled(patience)
 	}
+	require.Error(t, second.Wait(), "it leads no more")
+
+	// One takes the place of both, when they have ended.
+	whole := w.startProcess(t, "0/1")
+	require.Eventually(t, func() bool { return whole.output.has("another number of shards than 1 is in force") }, patience, tick, "it waits")
+	for i := range processes {
+		last := processes[(index+1+i)%2] // first that of the other tenants
+		require.Empty(t, w.holder(t, "vc-scheduler"))
+		require.NoError(t, last.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, last.Wait())
+		scheduled(takeover)
+	}
+	require.NotEmpty(t, w.holder(t, "vc-scheduler"))
+	require.Empty(t, w.holder(t, lease))
 	list := &corev1.PodList{}
 	require.NoError(t, w.tenant.List(t.Context(), list, client.InNamespace("sharded")))
 	require.Len(t, list.Items, pods)
@@ -218,17 +228,4 @@ func TestShards(t *testing.T) {
 	defer seen.mu.Unlock()
 	require.Empty(t, seen.changed)
 	require.Len(t, seen.of, pods)
-}
-
-// replicas returns the identities of those that have a Lease of their own.
-func (w *world) replicas(t *testing.T) (identities []string) {
-	t.Helper()
-	list := &coordinationv1.LeaseList{}
-	require.NoError(t, w.meta.List(t.Context(), list, client.InNamespace("vc-manager")))
-	for i := range list.Items {
-		if strings.HasPrefix(list.Items[i].Name, "vc-scheduler-replica-") {
-			identities = append(identities, ptr.Deref(list.Items[i].Spec.HolderIdentity, ""))
-		}
-	}
-	return identities
 }

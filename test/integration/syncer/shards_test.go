@@ -1,13 +1,17 @@
 package syncer_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,64 +21,62 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/shards"
+	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
-// TestShards: two replicas of a syncer share three tenants. One that is killed leaves its tenants to the other, which
-// reads them already, and one that ends hands them over.
+// TestShards: each of three tenants is synced by the leader of its shard alone. One that is killed leaves its tenants to
+// the one that stands by, which reads them already; and those that count another number of shards wait until all others
+// have ended, and sync all tenants then.
 func TestShards(t *testing.T) {
-	s := newSharing(t, 4)
-	first := s.start(t)
-	s.write(t, "alone")
-	s.synced(t, "alone")
+	s := newSharing(t, 2)
+	s.watchLeases(t)
+	first := s.start(t, "0/2")
+	s.write(t, "first")
+	s.synced(t, "first", 0, 2)
+	require.Empty(t, s.holder(t, "-shard-1-of-2"))
+	second := s.start(t, "1/2")
+	s.synced(t, "first", 1)
 
-	second := s.start(t)
-	s.led(t, 2)
-	s.write(t, "shared")
-	s.synced(t, "shared")
-
-	// Shards 0 and 1 stayed with the first one.
+	standby := s.start(t, "2/2") // of the first shard: modulo 2
+	require.Eventually(t, func() bool { return standby.output.has("attempting to acquire leader lease") }, deadline, tick, "it stands by")
+	leader := s.holder(t, "-shard-0-of-2")
 	require.NoError(t, first.Process.Kill())
 	killed := time.Now()
 	s.write(t, "killed")
-	s.synced(t, "killed")
-	t.Logf("all tenants were synced again %s after one of two replicas was killed", time.Since(killed).Round(10*time.Millisecond))
-	s.led(t, 1)
+	s.synced(t, "killed", 0, 1, 2)
+	t.Logf("all tenants were synced again %s after the leader of a shard was killed", time.Since(killed).Round(10*time.Millisecond))
+	require.NotEqual(t, leader, s.holder(t, "-shard-0-of-2"))
 
-	third := s.start(t)
-	s.led(t, 2)
-	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, second.Wait())
-	s.led(t, 1)
-	s.write(t, "handed over")
-	s.synced(t, "handed over")
-	eventually(t, func() error {
-		if replicas := s.leases(t, "-replica-"); len(replicas) > 2 { // that of the one that was killed stays for a while
-			return fmt.Errorf("%d replicas have a Lease", len(replicas))
-		}
-		return nil
-	})
-	require.NoError(t, third.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, third.Wait())
-	for _, lease := range s.leases(t, "-shard-") {
+	whole := s.start(t, "0/1")
+	require.Eventually(t, func() bool { return whole.output.has("another number of shards than 1 is in force") }, deadline, tick, "it waits")
+	require.NoError(t, second.end())
+	s.write(t, "another number")
+	s.synced(t, "another number", 0, 2)
+	require.NoError(t, standby.end())
+	s.synced(t, "another number", 0, 1, 2)
+	s.write(t, "whole")
+	s.synced(t, "whole", 0, 1, 2)
+	require.NoError(t, whole.end())
+	for _, lease := range s.leases(t) {
 		require.Empty(t, ptr.Deref(lease.Spec.HolderIdentity, ""), "%s is released", lease.Name)
 	}
 }
 
-// sharing is a meta cluster, a super cluster, and three tenants with one namespace each, in shards 0, 1 and 2.
+// sharing is a meta cluster, a super cluster, and three tenants with one namespace each, in shards 0, 1 and 0.
 type sharing struct {
 	world
-	count  int
-	worlds []*world
-	flags  []string
+	// watched is the client of the meta cluster.
+	watched client.WithWatch
+	count   int
+	worlds  []*world
+	flags   []string
 }
 
 func newSharing(t *testing.T, count int) *sharing {
@@ -91,10 +93,11 @@ func newSharing(t *testing.T, count int) *sharing {
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	s := &sharing{count: count}
-	for i, to := range []*client.Client{&s.meta, &s.super} {
-		*to, err = client.New(started[i].Config, client.Options{Scheme: controlplane.Scheme()})
-		require.NoError(t, err)
-	}
+	s.watched, err = client.NewWithWatch(started[0].Config, client.Options{Scheme: controlplane.Scheme()})
+	require.NoError(t, err)
+	s.meta = s.watched
+	s.super, err = client.New(started[1].Config, client.Options{Scheme: controlplane.Scheme()})
+	require.NoError(t, err)
 	create(t, s.super, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": "r1"}})
 	s.record(t, "r1", uidOf(t, s.super))
 	inMeta, err := controlplane.Account(t.Context(), started[0], "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
@@ -107,7 +110,7 @@ func newSharing(t *testing.T, count int) *sharing {
 	}
 	s.flags = []string{
 		"--meta-kubeconfig=" + filepath.Join(folder, "meta"), "--super-cluster-kubeconfig=" + filepath.Join(folder, "super"),
-		"--feature-gates=SuperClusterPooling=true", fmt.Sprintf("--shards=%d", count), "--pod-security-level=", "--metrics-bind-address=0", "--health-probe-bind-address=0", "-v=2",
+		"--feature-gates=SuperClusterPooling=true", "--pod-security-level=", "--metrics-bind-address=0", "--health-probe-bind-address=0", "-v=2",
 	}
 	create(t, s.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme"}})
 	create(t, s.meta, &rbacv1.Role{
@@ -119,20 +122,20 @@ func newSharing(t *testing.T, count int) *sharing {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kubeconfigs"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "vc-manager", Name: "vc-syncer"}},
 	})
-	for shard := range 3 {
-		s.join(t, shard, started[2+shard])
+	for i := range 3 {
+		s.join(t, i, started[2+i])
 	}
 	return s
 }
 
-// join plays vc-scheduler for a tenant of a shard.
-func (s *sharing) join(t *testing.T, shard int, controlPlane *controlplane.ControlPlane) {
+// join plays vc-scheduler for tenant number i, of shard i modulo their number.
+func (s *sharing) join(t *testing.T, i int, controlPlane *controlplane.ControlPlane) {
 	t.Helper()
 	tenant, err := client.New(controlPlane.Config, client.Options{Scheme: controlplane.Scheme()})
 	require.NoError(t, err)
-	name, key := fmt.Sprintf("vc-%d", shard), ""
-	for i := 0; key == "" || shards.Of(types.UID(key), s.count) != shard; i++ {
-		key = fmt.Sprintf("acme-%d-%s", i, name)
+	name, key := fmt.Sprintf("vc-%d", i), ""
+	for n := 0; key == "" || !(leadership.Shard{Index: i % s.count, Count: s.count}).Has(key); n++ {
+		key = fmt.Sprintf("acme-%d-%s", n, name)
 	}
 	create(t, s.meta, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Data: map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: controlPlane.KubeConfig}})
 	vc := &tenancyv1alpha1.VirtualCluster{
@@ -152,62 +155,108 @@ func (s *sharing) join(t *testing.T, shard int, controlPlane *controlplane.Contr
 	s.worlds = append(s.worlds, w)
 }
 
-// start starts a replica. It ends with the test.
-func (s *sharing) start(t *testing.T) *exec.Cmd {
-	t.Helper()
-	process := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0])
-	process.Env = append(os.Environ(), syncerFlags+"="+strings.Join(s.flags, "\n"))
-	process.Stderr = t.Output()
-	require.NoError(t, process.Start())
-	t.Cleanup(func() {
-		_ = process.Process.Kill() // it may have ended
-		_ = process.Wait()
-	})
-	return process
+// replica is a process of the syncer.
+type replica struct {
+	*exec.Cmd
+	output *output
 }
 
-// leases returns the Leases of the syncers with a part of a name, sorted.
-func (s *sharing) leases(t *testing.T, part string) []coordinationv1.Lease {
+// end lets it end by itself.
+func (r *replica) end() error {
+	return errors.Join(r.Process.Signal(syscall.SIGTERM), r.Wait())
+}
+
+// output keeps what a process writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(text)
+}
+
+func (o *output) has(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return bytes.Contains(o.text.Bytes(), []byte(text))
+}
+
+// start starts a replica of a shard. It ends with the test.
+func (s *sharing) start(t *testing.T, shard string) *replica {
+	t.Helper()
+	r := &replica{Cmd: exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0]), output: &output{}} //nolint:gosec // it is this program
+	r.Env = append(os.Environ(), syncerFlags+"="+strings.Join(append(slices.Clone(s.flags), "--shard="+shard), "\n"))
+	r.Stderr = io.MultiWriter(t.Output(), r.output)
+	require.NoError(t, r.Start())
+	t.Cleanup(func() {
+		_ = r.Process.Kill() // it may have ended
+		_ = r.Wait()
+	})
+	return r
+}
+
+// leases returns the Leases of the syncers.
+func (s *sharing) leases(t *testing.T) []coordinationv1.Lease {
 	t.Helper()
 	var list coordinationv1.LeaseList
-	require.NoError(t, s.meta.List(t.Context(), &list, client.InNamespace("vc-manager"), client.HasLabels{tenancyv1alpha1.LabelSyncer}))
-	return slices.DeleteFunc(list.Items, func(lease coordinationv1.Lease) bool { return !strings.Contains(lease.Name, part) })
+	require.NoError(t, s.meta.List(t.Context(), &list, client.InNamespace("vc-manager")))
+	return list.Items
 }
 
-// led waits until so many replicas lead all shards.
-func (s *sharing) led(t *testing.T, replicas int) {
+// holder returns who holds the Lease whose name ends like this, "" for nobody.
+func (s *sharing) holder(t *testing.T, ending string) string {
 	t.Helper()
-	eventually(t, func() error {
-		held, holders := 0, map[string]bool{}
-		for _, lease := range s.leases(t, "-shard-") {
-			if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != "" && time.Since(lease.Spec.RenewTime.Time) < 4*time.Second {
-				held++
-				holders[holder] = true
+	for _, lease := range s.leases(t) {
+		if strings.HasSuffix(lease.Name, ending) {
+			return ptr.Deref(lease.Spec.HolderIdentity, "")
+		}
+	}
+	return ""
+}
+
+// watchLeases fails the test when Leases of two numbers of shards are held at once, but for one that was left by a
+// process that was killed.
+func (s *sharing) watchLeases(t *testing.T) {
+	t.Helper()
+	watcher, err := s.watched.Watch(t.Context(), &coordinationv1.LeaseList{}, client.InNamespace("vc-manager"))
+	require.NoError(t, err)
+	t.Cleanup(watcher.Stop)
+	go func() {
+		held := map[bool]map[string]bool{true: {}, false: {}} // by whether it is one of several
+		for event := range watcher.ResultChan() {
+			if lease, isLease := event.Object.(*coordinationv1.Lease); isLease {
+				names := held[strings.Contains(lease.Name, "-shard-")]
+				if delete(names, lease.Name); ptr.Deref(lease.Spec.HolderIdentity, "") != "" {
+					names[lease.Name] = true
+				}
+			}
+			if len(held[true]) > 0 && len(held[false]) > 0 {
+				t.Errorf("Leases are held at once: %v", held)
 			}
 		}
-		if held != s.count || len(holders) != replicas {
-			return fmt.Errorf("%d shards are led by %d replicas", held, len(holders))
-		}
-		return nil
-	})
+	}()
 }
 
 // write writes a ConfigMap in each tenant.
 func (s *sharing) write(t *testing.T, text string) {
 	t.Helper()
-	for shard, w := range s.worlds {
-		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("vc-%d", shard), Name: "config"}, Data: map[string]string{"text": text}}
+	for i, w := range s.worlds {
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("vc-%d", i), Name: "config"}, Data: map[string]string{"text": text}}
 		if err := w.tenant.Update(t.Context(), config); err != nil {
 			create(t, w.tenant, config)
 		}
 	}
 }
 
-// synced waits until the super cluster has it.
-func (s *sharing) synced(t *testing.T, text string) {
+// synced waits until the super cluster has that of those tenants.
+func (s *sharing) synced(t *testing.T, text string, tenants ...int) {
 	t.Helper()
-	for shard, w := range s.worlds {
-		appears(t, s.super, tenancy.SuperNamespace(w.key, fmt.Sprintf("vc-%d", shard)), "config", &corev1.ConfigMap{}, func(config *corev1.ConfigMap) bool {
+	for _, i := range tenants {
+		appears(t, s.super, tenancy.SuperNamespace(s.worlds[i].key, fmt.Sprintf("vc-%d", i)), "config", &corev1.ConfigMap{}, func(config *corev1.ConfigMap) bool {
 			return config.Data["text"] == text
 		})
 	}

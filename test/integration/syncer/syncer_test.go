@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -422,13 +422,12 @@ func patrols(t *testing.T, numbers *prometheus.Registry) {
 		begun, idle := values(t, numbers, patrolsBegun), map[string]bool{}
 		running, found := patrolClocks.Load(numbers)
 		require.True(t, found, "the syncer runs")
-		patrolled := running.(*patrolClock)
-		patrolled.tick()
+		running.(*patrolClock).tick()
 		eventually(t, func() error {
 			// What follows is read after this: a queue that is empty then is so behind the patrol. A key that was added
 			// while it was in processing is in the queue only afterwards.
 			ended := values(t, numbers, patrolsEnded)
-			depths, working, again := queued(t, numbers), patrolled.working.Load(), queued(t, numbers)
+			depths, working, again := queued(t, numbers), values(t, ctrlmetrics.Registry, "controller_runtime_active_workers"), queued(t, numbers)
 			if len(depths) == 0 || len(ended) != len(depths) {
 				return fmt.Errorf("%d of %d kinds are patrolled", len(ended), len(depths))
 			}
@@ -439,11 +438,11 @@ func patrols(t *testing.T, numbers *prometheus.Registry) {
 				}
 			}
 			for kind, depth := range depths {
-				idle[kind] = idle[kind] || depth == 0 && working == 0 && again[kind] == 0
+				idle[kind] = idle[kind] || depth == 0 && working[kind] == 0 && again[kind] == 0
 			}
 			for kind := range depths {
 				if !idle[kind] {
-					return fmt.Errorf("%v keys wait in the queue of kind %s, and %d keys of all kinds are in processing", again[kind], kind, working)
+					return fmt.Errorf("%v keys wait in the queue of kind %s, and %v are in processing", again[kind], kind, working[kind])
 				}
 			}
 			return nil
@@ -459,12 +458,10 @@ func queued(t *testing.T, numbers *prometheus.Registry) map[string]float64 {
 	return values(t, numbers, "vc_syncer_queue_depth")
 }
 
-// patrolClock is the real clock. Of the tickers of patrols, one a kind, it counts what they begin and end. It is an
-// engine.Share, too, of all tenants, and counts what is in processing.
+// patrolClock is the real clock. Of the tickers of patrols, one a kind, it counts what they begin and end.
 type patrolClock struct {
 	clock.RealClock
 	begun, ended *prometheus.CounterVec
-	working      atomic.Int64
 
 	mu      sync.Mutex
 	tickers []*patrolTicker
@@ -482,15 +479,6 @@ func countPatrols(t *testing.T, numbers *prometheus.Registry) *patrolClock {
 	patrolClocks.Store(numbers, c)
 	t.Cleanup(func() { patrolClocks.Delete(numbers) })
 	return c
-}
-
-// Holds implements engine.Share.
-func (c *patrolClock) Holds(string) bool { return true }
-
-// Enter implements engine.Share.
-func (c *patrolClock) Enter(ctx context.Context, _ string) (held context.Context, leave func(), err error) {
-	c.working.Add(1)
-	return ctx, func() { c.working.Add(-1) }, nil
 }
 
 // tick lets all tickers of patrols tick.
@@ -581,7 +569,7 @@ func (w *world) versions(t *testing.T) map[string]string {
 }
 
 // values returns the values of a metric with one label, by that.
-func values(t *testing.T, numbers *prometheus.Registry, name string) map[string]float64 {
+func values(t *testing.T, numbers prometheus.Gatherer, name string) map[string]float64 {
 	t.Helper()
 	families, err := numbers.Gather()
 	require.NoError(t, err)

@@ -265,7 +265,7 @@ func (w *world) startSyncerWith(t *testing.T, super *rest.Config, serves func(mg
 	require.NoError(t, err)
 	patrolled := countPatrols(t, r.numbers)
 	options := syncer.Options{
-		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: patrolPeriod, Clock: patrolled, Share: patrolled},
+		Identity: identity, Super: super, PodSecurityLevel: "baseline", Metrics: metrics, NodeLinger: time.Second, Engine: engine.Options{Patrol: patrolPeriod, Clock: patrolled},
 		ProbePeriod: time.Second,
 	}
 	if w.options != nil {

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,17 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
-	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/placements"
-	"github.com/superpool/superpool/internal/shards"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/manifests/profiles"
 )
@@ -43,24 +38,17 @@ func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
 	read, err := options.read()
 	require.NoError(t, err)
 
-	scheme, err := newScheme()
+	mgr, err := newManager(&rest.Config{Host: "https://127.0.0.1:1"}, &Options{MetricsBindAddress: "0", HealthProbeBindAddress: "0"}, &election{})
 	require.NoError(t, err)
-	dispatcher := dispatch.New(true)
-	require.NoError(t, dispatcher.Watch(t.Context(), &informertest.FakeInformers{Scheme: scheme}))
-	elected := &elections{shards: &shards.Shards{Options: shards.Options{Count: 2}}}
-	pods := elected.pods(&scheduling.Tenants{Part: scheduling.PartPlacements, Store: &placements.Store{}, PodConfig: read.podConfig, OutOfTree: read.outOfTree}, dispatcher)
-	require.Equal(t, scheduling.PartPods, pods.Part)
-	pods.Lead = func(ctx context.Context, _ types.UID) (context.Context, func(http.RoundTripper) http.RoundTripper, func(), error) {
-		return ctx, func(inner http.RoundTripper) http.RoundTripper { return inner }, func() {}, nil
-	}
+	pods := shardTenants(mgr, read, &election{}, &placements.Store{}, dispatch.New(true))
 	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: "https://127.0.0.1:1"}}
 	require.ErrorContains(t, pods.Engage(schedulertest.Context(t), tenant, func() {}), `plugin "Added": it is built`)
 }
 
-// TestElectionsFence: the Fence of the leader gives writes up before another leader may be elected.
-func TestElectionsFence(t *testing.T) {
+// TestElectionFence: the Fence of the leader gives writes up before another leader may be elected.
+func TestElectionFence(t *testing.T) {
 	t.Parallel()
-	elected, err := newElections(&rest.Config{Host: "https://127.0.0.1:1"}, NewOptions())
+	elected, err := newElection(&rest.Config{Host: "https://127.0.0.1:1"}, NewOptions())
 	require.NoError(t, err)
 	require.Equal(t, []time.Duration{leaseDuration, renewDeadline}, []time.Duration{elected.fence.LeaseDuration, elected.fence.RenewDeadline})
 }

@@ -1,0 +1,121 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+)
+
+// lock is that of the Lease of a shard. It tells the Fence of each renewal, and lets nobody lead while another counts
+// another number of shards: a tenant would be in a shard of each.
+//
+// The proof: who is elected has written its own Lease, and reads all Leases after that (others.none). Of two with
+// different numbers the one that writes last so finds the Lease of the first, and gives its own back; if each finds the
+// other's, both do, and try again after another random time. It is bound to what the Fence is bound to:
+//
+//   - Clocks of two processes run equally fast. A Lease counts as expired when it was read unchanged for its duration,
+//     so not before the Fence of its holder has closed and what that has sent was given up.
+//   - Who writes its Lease after its Fence has closed, as one that was paused does, or has no answer before that, may
+//     have been taken for lost. It is elected anew: the Fence opens once all Leases were read again.
+//   - Lists of Leases that name no resource version show all that was written before, and processes of the program have
+//     their Leases in one namespace, under one name of the program. One in another namespace is seen by nobody.
+//   - A process without an election holds no Lease, and is seen by nobody.
+type lock struct {
+	resourcelock.Interface
+	fence  *Fence
+	others others
+}
+
+// Create implements resourcelock.Interface.
+func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(ctx, record, l.Interface.Create)
+}
+
+// Update implements resourcelock.Interface.
+func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(ctx, record, l.Interface.Update)
+}
+
+func (l *lock) write(
+	ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error,
+) error {
+	if record.HolderIdentity != l.Identity() {
+		l.fence.released() // before the write, by which another may be elected at once
+		return write(ctx, record)
+	}
+	held := l.fence.isOpen()
+	if !held {
+		if err := l.others.none(ctx); err != nil { // so that who has to wait holds nothing for which others wait
+			return err
+		}
+	}
+	started := l.fence.now()
+	if err := write(ctx, record); err != nil {
+		return err
+	}
+	if !held || !l.fence.isOpen() {
+		if err := l.others.none(ctx); err != nil {
+			record.HolderIdentity = ""
+			return errors.Join(err, l.Interface.Update(ctx, record))
+		}
+	}
+	l.fence.renewed(started)
+	return nil
+}
+
+// others are the Leases of those that count another number of shards of a program.
+type others struct {
+	leases  coordinationclient.LeaseInterface
+	program string
+	// count is the number of shards that this process counts; 0: there are no others.
+	count int
+	// duration is the least for which a Lease is read unchanged before it counts as expired.
+	duration time.Duration
+	now      func() time.Time
+	// seen are those that somebody holds, by name.
+	seen map[string]seen
+}
+
+// seen is a version of a Lease, and when it was first read, by this process's clock.
+type seen struct {
+	version string
+	since   time.Time
+}
+
+// none returns an error that names a Lease of those whose holder may work on tenants.
+func (o *others) none(ctx context.Context) error {
+	if o.count == 0 {
+		return nil
+	}
+	asked := o.now()
+	list, err := o.leases.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("reading whether another number of shards is in force: %w", err)
+	}
+	before := o.seen
+	o.seen = map[string]seen{}
+	for i := range list.Items {
+		lease := &list.Items[i]
+		count := countOf(o.program, lease.Name)
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+		if count == 0 || count == o.count || holder == "" {
+			continue
+		}
+		current := seen{version: lease.ResourceVersion, since: o.now()}
+		if known := before[lease.Name]; known.version == current.version {
+			current = known
+		}
+		o.seen[lease.Name] = current
+		duration := max(o.duration, time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second)
+		if asked.Sub(current.since) < duration && err == nil {
+			err = fmt.Errorf("another number of shards than %d is in force: %s holds Lease %s", o.count, holder, lease.Name)
+		}
+	}
+	return err
+}
