@@ -212,7 +212,7 @@ metadata:
   namespace: vc-manager
   labels: {app.kubernetes.io/name: vc-syncer, app.kubernetes.io/part-of: superpool, app.kubernetes.io/instance: "$id"}
 spec:
-  replicas: 2 # one is the leader, which does all with --shards=1
+  replicas: 2 # one leads, the other waits; manifests/shards splits the tenants
   selector:
     matchLabels: {app.kubernetes.io/name: vc-syncer, app.kubernetes.io/instance: "$id"}
   template:
@@ -233,7 +233,6 @@ spec:
         - --feature-gates=SuperClusterPooling=true
         - --leader-elect=true
         - --leader-elect-namespace=vc-manager
-        - --shards=1 # a multiple of the replicas lets them share the tenants: docs/operating.md
         - --metrics-bind-address=:8443
         - --health-probe-bind-address=:8081
         - -v=2

@@ -62,7 +62,7 @@ var targets = []target{
 	{
 		name: "shards", timeout: 10 * time.Minute, again: againInIntegration, light: true,
 		make:    []string{"test-integration", "RUN=TestShards", "INTEGRATION=./test/integration/scheduling ./test/integration/syncer"},
-		touches: []string{"internal/leadership", "internal/shards", "cmd/syncer/app", "cmd/vc-scheduler/app", "test/integration/scheduling/shards_test.go", "test/integration/syncer/shards_test.go"},
+		touches: []string{"internal/leadership", "cmd/syncer/app", "cmd/vc-scheduler/app", "test/integration/scheduling/shards_test.go", "test/integration/syncer/shards_test.go"},
 	},
 	{
 		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,

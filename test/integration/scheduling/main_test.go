@@ -128,7 +128,7 @@ func TestMain(m *testing.M) {
 	// A process sets up its logs once; tests run several commands.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 	ctrl.SetLogger(klog.Background())
-	if isProgram, err := runProgram(context.Background()); isProgram {
+	if isProgram, err := runProgram(); isProgram {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -30,14 +30,14 @@ import (
 const argumentsVariable = "SUPERPOOL_TEST_VC_SCHEDULER"
 
 // runProgram runs vc-scheduler instead of tests if it is to.
-func runProgram(ctx context.Context) (isProgram bool, err error) {
+func runProgram() (isProgram bool, err error) {
 	arguments, isProgram := os.LookupEnv(argumentsVariable)
 	if !isProgram {
 		return false, nil
 	}
 	command := app.NewCommand()
 	command.SetArgs(strings.Split(arguments, "\n"))
-	return true, command.ExecuteContext(ctx)
+	return true, command.ExecuteContext(ctrl.SetupSignalHandler())
 }
 
 // process is a vc-scheduler of its own.

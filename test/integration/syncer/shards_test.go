@@ -45,7 +45,7 @@ func TestShards(t *testing.T) {
 	s.synced(t, "first", 1)
 
 	standby := s.start(t, "2/2") // of the first shard: modulo 2
-	require.Eventually(t, func() bool { return standby.output.has("attempting to acquire leader lease") }, deadline, tick, "it stands by")
+	standby.says(t, "attempting to acquire leader lease")
 	leader := s.holder(t, "-shard-0-of-2")
 	require.NoError(t, first.Process.Kill())
 	killed := time.Now()
@@ -55,7 +55,7 @@ func TestShards(t *testing.T) {
 	require.NotEqual(t, leader, s.holder(t, "-shard-0-of-2"))
 
 	whole := s.start(t, "0/1")
-	require.Eventually(t, func() bool { return whole.output.has("another number of shards than 1 is in force") }, deadline, tick, "it waits")
+	whole.says(t, "another number of shards than 1 is in force")
 	require.NoError(t, second.end())
 	s.write(t, "another number")
 	s.synced(t, "another number", 0, 2)
@@ -164,6 +164,17 @@ type replica struct {
 // end lets it end by itself.
 func (r *replica) end() error {
 	return errors.Join(r.Process.Signal(syscall.SIGTERM), r.Wait())
+}
+
+// says waits until it has written a text.
+func (r *replica) says(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, func() error {
+		if !r.output.has(text) {
+			return fmt.Errorf("it has not written %q", text)
+		}
+		return nil
+	})
 }
 
 // output keeps what a process writes.
