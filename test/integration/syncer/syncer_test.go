@@ -2,7 +2,6 @@
 package syncer_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"sync"
