@@ -26,6 +26,9 @@ import (
 //   - Lists of Leases that name no resource version show all that was written before, and processes of the program have
 //     their Leases in one namespace, under one name of the program. One in another namespace is seen by nobody.
 //   - A process without an election holds no Lease, and is seen by nobody.
+//
+// Who waits stays ready: a rollout replaces a pod of a StatefulSet once the one before it is, and those that are to end
+// would stay for ever. The elector logs why it waits, and leader_election_master_status of the shard is 0 everywhere.
 type lock struct {
 	resourcelock.Interface
 	fence  *Fence

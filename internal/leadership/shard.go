@@ -9,10 +9,9 @@ import (
 )
 
 // ShardUsage says how Shard is set, as a flag.
-const ShardUsage = "which part of the tenants, as i/N: of N parts, by a hash, that with number i modulo N, from 0. " +
-	"The processes of a part elect one of them, and the others stand by. " +
-	"In a StatefulSet of 2*N replicas, --shard=$(POD_INDEX)/N gives each part a leader and one that stands by, where POD_INDEX is label apps.kubernetes.io/pod-index. " +
-	"With another N than other processes have, it waits until their Leases are released or have expired"
+const ShardUsage = "given as i/N: of N shards, by a hash, that with number i modulo N, from 0. Its processes elect a leader, and the others stand by. " +
+	"In a StatefulSet of 2*N replicas, --shard=$(POD_INDEX)/N gives each shard a leader and one that stands by, where POD_INDEX is label apps.kubernetes.io/pod-index of the pod. " +
+	"While processes with another N hold Leases, it waits"
 
 // Shard is one of Count parts of a pool's tenants. Each has a Lease of its own, whose holder alone works on its tenants.
 // The zero Shard is of a program that has no shards: it has all tenants.
@@ -21,8 +20,8 @@ type Shard struct {
 	Index, Count int
 }
 
-// Has returns whether a tenant belongs to the shard, by what names it, which all processes of a program name alike:
-// FNV-1a modulo Count.
+// Has returns whether a tenant belongs to the shard, by what names it, the same in all processes of a program: FNV-1a
+// modulo Count.
 func (s Shard) Has(tenant string) bool {
 	if s.Count <= 1 {
 		return true

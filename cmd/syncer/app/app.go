@@ -120,7 +120,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "how long after its last renewal of the Lease the leader is taken for lost, by replicas that wait to take its place")
 	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "how long the leader tries to renew the Lease before it ends; shorter than --leader-elect-lease-duration. The meta cluster may be away for as long")
 	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "how often the leader renews the Lease, and the others look at it")
-	flags.Var(&o.Shard, "shard", "sync a part of the tenants: "+leadership.ShardUsage+". More than one needs the feature SuperClusterPooling")
+	flags.Var(&o.Shard, "shard", "sync one shard of the tenants, "+leadership.ShardUsage+". More than one needs the feature SuperClusterPooling")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)

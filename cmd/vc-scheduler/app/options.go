@@ -137,7 +137,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Leases")
-	fs.Var(&o.Shard, "shard", "schedule the pods of a part of the tenants: "+leadership.ShardUsage+". The leader of part 0 does all that is decided over the whole pool, too")
+	fs.Var(&o.Shard, "shard", "schedule the pods of one shard of the tenants, "+leadership.ShardUsage+". The leader of shard 0 does all that is decided over the whole pool, too")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
