@@ -2,7 +2,9 @@ package podscheduler
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,10 +90,10 @@ var leftOutCases = map[string]string{
 }
 
 // TestSchedulerCaseMatrix: each case of kube-scheduler's runs over the view, or says why not, and
-// docs/reference/scheduler-cases.md is the table of them: -update writes it.
+// docs/reference/scheduler-cases.md counts them and lists those that do not run: -update writes it.
 func TestSchedulerCaseMatrix(t *testing.T) {
 	const page = "../../../docs/reference/scheduler-cases.md"
-	runs, used := map[string]bool{}, map[string]bool{}
+	runs := map[string]bool{}
 	for _, tc := range schedulerCases() {
 		require.False(t, runs[tc.name], "%s runs once", tc.name)
 		runs[tc.name] = true
@@ -100,32 +102,21 @@ func TestSchedulerCaseMatrix(t *testing.T) {
 		require.False(t, runs[name], "%s runs once", name)
 		runs[name] = true
 	}
-	rows, counts := strings.Builder{}, map[string]int{}
+	matrix := caseMatrix{counts: map[string]*caseCounts{}, leftOut: map[string]int{}}
 	for _, name := range stockCaseNames(t) {
-		outcome := "runs"
+		beginning := ""
 		if !runs[name] {
-			prefix := ""
-			for beginning := range leftOutCases {
-				if strings.HasPrefix(name, beginning) && len(beginning) > len(prefix) {
-					prefix = beginning
-				}
-			}
-			require.NotEmpty(t, prefix, "%s runs, or there is a reason", name)
-			outcome, used[prefix] = leftOutCases[prefix], true
+			beginning = leftOutBeginning(name)
+			require.NotEmpty(t, beginning, "%s runs, or there is a reason", name)
 		}
-		counts[strings.SplitN(outcome, " Test", 2)[0]]++
+		matrix.add(name, beginning)
 		delete(runs, name)
-		fmt.Fprintf(&rows, "| %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), outcome)
 	}
 	require.Empty(t, runs, "cases that kube-scheduler does not have")
 	for beginning := range leftOutCases {
-		require.True(t, used[beginning], "the reason for %s is for a case", beginning)
+		require.Positive(t, matrix.leftOut[beginning], "the reason for %s is for a case", beginning)
 	}
-	want := fmt.Sprintf("# Cases of kube-scheduler\n\n<!-- go test ./internal/scheduling/podscheduler -run SchedulerCaseMatrix -update -->\n\n"+
-		"The cases of kube-scheduler's integration tests (filters, scoring, preemption, queueing), and whether they run over the\n"+
-		"view of a tenant's pod scheduler (`TestScheduler.*Cases`): each of their nodes is a super cluster of one node. %d run,\n"+
-		"%d are shown by another test, and the rest has its reason.\n\n| case | here |\n|---|---|\n%s",
-		counts["runs"], counts["shown by"], rows.String())
+	want := matrix.page()
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(want), 0o644)) //nolint:gosec // a page of the repository
 		return
@@ -135,4 +126,74 @@ func TestSchedulerCaseMatrix(t *testing.T) {
 	if diff := cmp.Diff(want, string(was)); diff != "" {
 		t.Errorf("the page (-want +got):\n%s", diff)
 	}
+}
+
+// leftOutBeginning returns the key of leftOutCases for a case, "" for none.
+func leftOutBeginning(name string) (longest string) {
+	for beginning := range leftOutCases {
+		if strings.HasPrefix(name, beginning) && len(beginning) > len(longest) {
+			longest = beginning
+		}
+	}
+	return longest
+}
+
+// caseCounts are those of the cases of one folder of kube-scheduler's.
+type caseCounts struct{ run, shown, not int }
+
+// caseMatrix is what the page says.
+type caseMatrix struct {
+	// counts by folder.
+	counts map[string]*caseCounts
+	// leftOut are the numbers of cases by the key of leftOutCases.
+	leftOut map[string]int
+}
+
+// add counts a case that runs, where beginning is "", or the one that the reason of a beginning is for.
+func (m *caseMatrix) add(name, beginning string) {
+	folder, _, _ := strings.Cut(name, "/Test")
+	if m.counts[folder] == nil {
+		m.counts[folder] = &caseCounts{}
+	}
+	switch {
+	case beginning == "":
+		m.counts[folder].run++
+		return
+	case strings.HasPrefix(leftOutCases[beginning], shownByPrefix):
+		m.counts[folder].shown++
+	default:
+		m.counts[folder].not++
+	}
+	m.leftOut[beginning]++
+}
+
+func (m *caseMatrix) page() string {
+	var page strings.Builder
+	page.WriteString(`# Cases of kube-scheduler
+
+<!-- go test ./internal/scheduling/podscheduler -run SchedulerCaseMatrix -update -->
+
+Cases of kube-scheduler's integration tests, and whether they run over the view of a tenant's pod scheduler
+(` + "`TestScheduler.*Cases`" + `): each of their nodes is a super cluster of one node.
+
+| folder | run | shown by another test | do not run |
+|---|---|---|---|
+`)
+	all := caseCounts{}
+	for _, folder := range slices.Sorted(maps.Keys(m.counts)) {
+		counts := m.counts[folder]
+		fmt.Fprintf(&page, "| %s | %d | %d | %d |\n", folder, counts.run, counts.shown, counts.not)
+		all = caseCounts{run: all.run + counts.run, shown: all.shown + counts.shown, not: all.not + counts.not}
+	}
+	fmt.Fprintf(&page, "| all | %d | %d | %d |\n", all.run, all.shown, all.not)
+	page.WriteString("\nThose that do not run over the view, by the beginning of their names, with how many begin so.\n\n| why | cases |\n|---|---|\n")
+	byReason := map[string][]string{}
+	for _, beginning := range slices.Sorted(maps.Keys(m.leftOut)) {
+		reason := leftOutCases[beginning]
+		byReason[reason] = append(byReason[reason], fmt.Sprintf("%s (%d)", strings.TrimSpace(beginning), m.leftOut[beginning]))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		fmt.Fprintf(&page, "| %s | %s |\n", reason, strings.Join(byReason[reason], "; "))
+	}
+	return page.String()
 }
