@@ -1,6 +1,6 @@
-// Command reference writes docs/reference from the code: annotations and labels with who writes and who reads them,
-// Events and conditions, flags, feature gates and metrics. `make generate` runs it, and `make verify` fails where its
-// pages differ from what is committed.
+// Command reference writes docs/reference from the code: the fields of our kinds, annotations and labels with who
+// writes and who reads them, Events and conditions, flags, feature gates and metrics. `make generate` runs it, and
+// `make verify` fails where its pages differ from what is committed.
 package main
 
 import (
@@ -28,6 +28,7 @@ func main() {
 func pages() map[string]func(*source) (string, error) {
 	return map[string]func(*source) (string, error){
 		"annotations-and-labels.md": keysPage,
+		"crds.md":                   crdsPage,
 		"events-and-conditions.md":  reasonsPage,
 		"flags-and-gates.md":        flagsPage,
 		"metrics.md":                metricsPage,

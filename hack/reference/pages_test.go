@@ -66,18 +66,26 @@ func TestKeysPage(t *testing.T) {
 	}
 }
 
-// TestKeysOfInternalPackages are nobody's API: they need not say who reads them, and are not listed.
+// TestKeysOfInternalPackages are listed where they are ours, but for those on Pods in memory.
 func TestKeysOfInternalPackages(t *testing.T) {
 	t.Parallel()
-	got, err := keysPage(parsed(t, map[string]string{"internal/a.go": "package a\n// LabelB is b.\nconst LabelB = `x.io/b`"}))
+	got, err := keysPage(parsed(t, map[string]string{
+		"internal/a/a.go":    "package a\n// annotationA is a. Written by a; read by b.\nconst annotationA = `tenancy.x-k8s.io/a`\n// annotationB is b.\nconst annotationB = `x.io/b`",
+		"internal/view/a.go": "package view\n// AnnotationA is a.\nconst AnnotationA = `tenancy.x-k8s.io/view`",
+	}))
 	require.NoError(t, err)
-	require.Equal(t, notice+"# Annotations and labels\n", got)
+	require.Equal(t, notice+"# Annotations and labels\n\n"+ownKeys+"\n\n"+
+		table([]string{"key", "what", "written by", "read by"}, [][]string{{"`tenancy.x-k8s.io/a`", "A.", "a", "b"}}), got)
+
+	_, err = keysPage(parsed(t, map[string]string{"internal/a/a.go": "package a\n// labelDomainA is a.\nconst labelDomainA = `a.tenancy.x-k8s.io/`"}))
+	require.ErrorContains(t, err, "the comment of labelDomainA")
 }
 
 func TestReasonsPage(t *testing.T) {
 	t.Parallel()
 	code := parsed(t, map[string]string{
-		"apis/v1/a.go": "package a\n// ConditionReady is met.\nconst ConditionReady = `Ready`\n// ReasonConnected is good.\nconst ReasonConnected = `Connected`\n",
+		"apis/v1/widget_types.go": "package a\n// ConditionReady is met.\nconst ConditionReady = `Ready`\n// ReasonConnected is good.\nconst ReasonConnected = `Connected`\ntype Widget struct{}\n",
+		"apis/v1/keys.go":         "package a\n// NodeDrained is empty. Written by a; read by b.\nconst NodeDrained = `Drained`\n",
 		"internal/syncer/s.go": "package s\n// reasonTaken is bad.\nconst reasonTaken = `Taken`\n// ReasonSame is\n// one | two.\nconst ReasonSame = `Same`\n" +
 			"// conditionMine is its own.\nconst ConditionMine = `Mine`\n",
 		"internal/syncer/kinds/k.go": "package k\n// ReasonSame is more.\nconst ReasonSame = `Same`\n",
@@ -90,9 +98,10 @@ func TestReasonsPage(t *testing.T) {
 
 ## Conditions
 
-| condition | what | API |
+| of | condition | what |
 | --- | --- | --- |
-| Ready | Met. | apis/v1 |
+| virtual Node | ` + "`Drained`" + ` | Empty. |
+| Widget | ` + "`Ready`" + ` | Met. |
 
 Their reasons:
 
@@ -188,7 +197,7 @@ func TestFlagsPage(t *testing.T) {
 	got, err := flagsPage(nil)
 	require.NoError(t, err)
 	for _, want := range []string{
-		"\n## vc-scheduler\n", "\n## syncer\n", "\n## vn-agent\n", "| `--leader-elect` | `true` |", "| `SuperClusterPooling` | ALPHA - default=false |", "&lt;id&gt;.&lt;node&gt;",
+		"\n## vc-scheduler\n", "\n## syncer\n", "\n## vn-agent\n", "| `--leader-elect` | `true` |", "| vc-scheduler, syncer |\n", "| `SuperClusterPooling` | ALPHA - default=false |", "&lt;id&gt;.&lt;node&gt;",
 	} {
 		require.Contains(t, got, want)
 	}
@@ -214,7 +223,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), notice)
 	}
-	require.Equal(t, []string{"annotations-and-labels.md", "events-and-conditions.md", "flags-and-gates.md", "metrics.md", "plugins.md"}, names)
+	require.Equal(t, []string{"annotations-and-labels.md", "crds.md", "events-and-conditions.md", "flags-and-gates.md", "metrics.md", "plugins.md"}, names)
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "apis", "v1", "a.go"), []byte("package a\n// LabelB is b.\nconst LabelB = `x.io/b`"), 0o600))
 	require.ErrorContains(t, run(root), "annotations-and-labels.md: the comment of LabelB")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func programOf(folder string) string {
 
 // reasonsPage lists the conditions of our kinds, and the reasons of conditions and Events.
 func reasonsPage(code *source) (string, error) {
-	conditions, err := code.constants("Condition")
+	conditions, err := code.constants("Condition", "Node")
 	if err != nil {
 		return "", err
 	}
@@ -42,11 +43,15 @@ func reasonsPage(code *source) (string, error) {
 	page.WriteString(notice + "# Events and conditions\n\n## Conditions\n\n")
 	var rows [][]string
 	for _, one := range conditions {
-		if strings.HasPrefix(one.Folder, "apis/") {
-			rows = append(rows, []string{one.Value, one.meaning(), one.Folder})
+		if !strings.HasPrefix(one.Folder, "apis/") {
+			continue
 		}
+		if who := whoPattern.FindStringSubmatch(one.Doc); who != nil {
+			one.Doc = who[1]
+		}
+		rows = append(rows, []string{cmp.Or(one.Kind, "virtual Node"), "`" + one.Value + "`", one.meaning()})
 	}
-	page.WriteString(table([]string{"condition", "what", "API"}, rows))
+	page.WriteString(table([]string{"of", "condition", "what"}, rows))
 	page.WriteString("\nTheir reasons:\n\n" + reasonTable(reasons, func(one constant) bool { return strings.HasPrefix(one.Folder, "apis/") }))
 	for _, program := range []string{"vc-scheduler", "syncer", bothPrograms} {
 		fmt.Fprintf(&page, "\n## Events of %s\n\n%s", program, reasonTable(reasons, func(one constant) bool { return programOf(one.Folder) == program }))

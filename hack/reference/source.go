@@ -13,6 +13,8 @@ import (
 
 // source is the code of the checkout, without tests and generated files.
 type source struct {
+	// root is the folder of the checkout.
+	root string
 	// files by path below the root, with slashes.
 	files map[string]*ast.File
 	// paths are the keys of files in order.
@@ -27,6 +29,8 @@ type constant struct {
 	Name, Value, Doc string
 	// Group is the comment of the block that it stands in, "" for none.
 	Group string
+	// Kind is the type that the file is of: Widget in widget_types.go, "" in other files.
+	Kind string
 }
 
 // meaning returns the comment without the constant's name at its beginning, which means nothing to who does not read
@@ -36,19 +40,19 @@ func (c constant) meaning() string {
 	if !found {
 		return c.Doc
 	}
-	rest = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), ":"))
-	for _, filler := range []string{"means that ", "says that ", "is "} {
+	rest = strings.TrimLeft(rest, " :,")
+	for _, filler := range []string{"means that ", "says that ", "is ", "are "} {
 		rest = strings.TrimPrefix(rest, filler)
 	}
-	if rest == "" {
-		return ""
+	if word, _, _ := strings.Cut(rest, " "); rest == "" || strings.ContainsAny(strings.TrimSuffix(word, "."), "-.") {
+		return rest // vc-scheduler and spec.nodes begin sentences as they are written
 	}
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
 // parse reads all Go files below the folders.
 func parse(root string, folders ...string) (*source, error) {
-	code := &source{files: map[string]*ast.File{}}
+	code := &source{root: root, files: map[string]*ast.File{}}
 	set := token.NewFileSet()
 	for _, folder := range folders {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
@@ -95,7 +99,7 @@ func (s *source) constants(prefixes ...string) ([]constant, error) {
 				if !ok {
 					continue
 				}
-				one.Folder = folder
+				one.Folder, one.Kind = folder, kindOf(path, s.files[path])
 				known[folder+"."+one.Name] = one.Value
 				if one.Doc == "" {
 					return nil, fmt.Errorf("%s: constant %s has no comment", path, one.Name)
@@ -105,6 +109,22 @@ func (s *source) constants(prefixes ...string) ([]constant, error) {
 		}
 	}
 	return found, nil
+}
+
+// kindOf returns the type that a file is of.
+func kindOf(path string, file *ast.File) string {
+	for _, declaration := range file.Decls {
+		block, ok := declaration.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range block.Specs {
+			if of, ok := spec.(*ast.TypeSpec); ok && strings.ToLower(of.Name.Name)+"_types.go" == filepath.Base(path) {
+				return of.Name.Name
+			}
+		}
+	}
+	return ""
 }
 
 // constantOf returns one constant of a block. valueOf returns the value of another constant of the package that was

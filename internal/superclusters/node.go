@@ -20,9 +20,10 @@ import (
 
 const (
 	// AnnotationClusterRef on a virtual Node names the Cluster that it stands for, as <namespace>/<name>.
+	// Written by vc-scheduler; read by vc-scheduler.
 	AnnotationClusterRef = "scheduler.tenancy.x-k8s.io/cluster-ref"
 	// AnnotationTopology on a virtual Node holds the topology labels that were set for the super cluster, as JSON. An
-	// operator's own labels are recognised by not being in it.
+	// operator's own labels are recognised by not being in it. Written by vc-scheduler; read by vc-scheduler.
 	AnnotationTopology = "scheduler.tenancy.x-k8s.io/topology"
 
 	labelType       = "type"

@@ -11,8 +11,12 @@ import (
 // Domains of the labels that hold the labels of tenants' Pods and Namespaces in super clusters. Nothing in a super
 // cluster gives them a meaning of its own.
 const (
-	plainLabelDomain  = "label.tenancy.x-k8s.io/"
-	hashedLabelDomain = "hashed-label.tenancy.x-k8s.io/"
+	// labelDomainPlain, with a tenant's key that has no domain, is the key of that label on super pods and super
+	// namespaces. Written by the syncer; read by the super cluster, where selectors are translated.
+	labelDomainPlain = "label.tenancy.x-k8s.io/"
+	// labelDomainHashed, with a hash of any other key of a tenant, is the key of that label there.
+	// Written by the syncer; read by the super cluster, where selectors are translated.
+	labelDomainHashed = "hashed-label.tenancy.x-k8s.io/"
 )
 
 // hashedLabelLength is the number of hexadecimal digits of a label key's hash: 128 bits, so that a tenant does not find
@@ -26,15 +30,15 @@ const hashedLabelLength = 32
 //	app.kubernetes.io/name   hashed-label.tenancy.x-k8s.io/<first 32 hex digits of the key's hash>
 func LabelKey(key string) string {
 	if !strings.Contains(key, "/") {
-		return plainLabelDomain + key
+		return labelDomainPlain + key
 	}
 	digest := sha256.Sum256([]byte(key))
-	return hashedLabelDomain + hex.EncodeToString(digest[:])[:hashedLabelLength]
+	return labelDomainHashed + hex.EncodeToString(digest[:])[:hashedLabelLength]
 }
 
 // IsLabelKey returns whether key is one that LabelKey returns.
 func IsLabelKey(key string) bool {
-	return strings.HasPrefix(key, plainLabelDomain) || strings.HasPrefix(key, hashedLabelDomain)
+	return strings.HasPrefix(key, labelDomainPlain) || strings.HasPrefix(key, labelDomainHashed)
 }
 
 // TranslateSelector replaces the label keys in a selector of a tenant's Pods or Namespaces by those that LabelKey

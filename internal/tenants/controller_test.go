@@ -684,7 +684,7 @@ func TestDeletion(t *testing.T) {
 		require.Equal(t, "True/Connected", h.ready("a"))
 		vc := &tenancyv1alpha1.VirtualCluster{}
 		require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc))
-		require.Contains(t, vc.Finalizers, virtualclusters.Finalizer)
+		require.Contains(t, vc.Finalizers, virtualclusters.FinalizerPlacements)
 		key := vc.Status.ClusterNamespace
 		placement := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: key, Name: "web", Finalizers: []string{"x/y"}}}
 		require.NoError(t, h.Client.Create(t.Context(), placement))

@@ -24,10 +24,11 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Finalizer holds a deleted VirtualCluster until its NamespacePlacements and its root namespace are deleted, and until
-// no super cluster of the pool holds anything of it. So a syncer that sees the deletion removes all that the tenant has
-// there, and one that finds no VirtualCluster knows that it was not deleted. Owner sets and removes it.
-const Finalizer = "scheduler.tenancy.x-k8s.io/placements"
+// FinalizerPlacements holds a deleted VirtualCluster until its NamespacePlacements and its root namespace are deleted,
+// and until no super cluster of the pool holds anything of it. So a syncer that sees the deletion removes all that the
+// tenant has there, and one that finds no VirtualCluster knows that it was not deleted.
+// Written by vc-scheduler, the syncer without a pool; read by the same.
+const FinalizerPlacements = "scheduler.tenancy.x-k8s.io/placements"
 
 const (
 	drainRetryAfter    = time.Second
@@ -54,9 +55,9 @@ type Owner struct {
 // Prepare adds the finalizer, creates the root namespace and writes the cluster key, each only where it is missing. It
 // returns why the root namespace cannot be used, the zero Reason when it can.
 func (o *Owner) Prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error) {
-	if !controllerutil.ContainsFinalizer(vc, Finalizer) {
+	if !controllerutil.ContainsFinalizer(vc, FinalizerPlacements) {
 		before := vc.DeepCopy()
-		controllerutil.AddFinalizer(vc, Finalizer)
+		controllerutil.AddFinalizer(vc, FinalizerPlacements)
 		if err := o.Client.Patch(ctx, vc, locked(before)); err != nil {
 			return tenancy.Reason{}, fmt.Errorf("adding the finalizer: %w", err)
 		}
@@ -121,7 +122,7 @@ func (o *Owner) Withdraw(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 // then the root namespace. Condition Ready says which super clusters it waits for. The caller's connection must have
 // ended. The duration is after how long to call it again, 0 for never.
 func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error) {
-	if !controllerutil.ContainsFinalizer(vc, Finalizer) {
+	if !controllerutil.ContainsFinalizer(vc, FinalizerPlacements) {
 		return 0, nil
 	}
 	root := &corev1.Namespace{}
@@ -146,7 +147,7 @@ func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster)
 		}
 	}
 	before := vc.DeepCopy()
-	controllerutil.RemoveFinalizer(vc, Finalizer)
+	controllerutil.RemoveFinalizer(vc, FinalizerPlacements)
 	if err := o.Client.Patch(ctx, vc, locked(before)); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("removing the finalizer: %w", err)
 	}

@@ -87,7 +87,7 @@ func (f *fault) owner(t *testing.T, objects ...client.Object) *Owner {
 // keyed is a VirtualCluster with its finalizer and cluster key "key", as Prepare leaves it.
 func keyed(name string) *tenancyv1alpha1.VirtualCluster {
 	vc := builders.VirtualCluster(name)
-	vc.Finalizers, vc.Status.ClusterNamespace = []string{Finalizer}, "key"
+	vc.Finalizers, vc.Status.ClusterNamespace = []string{FinalizerPlacements}, "key"
 	return vc
 }
 
@@ -115,7 +115,7 @@ func TestPrepareAfterAFailure(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, got)
 			vc := owner.stored(t, "a")
-			require.Equal(t, []string{Finalizer}, vc.Finalizers)
+			require.Equal(t, []string{FinalizerPlacements}, vc.Finalizers)
 			root := &corev1.Namespace{}
 			require.NoError(t, owner.Client.Get(t.Context(), client.ObjectKey{Name: vc.Status.ClusterNamespace}, root))
 			require.True(t, ownsRoot(vc, root))

@@ -56,7 +56,7 @@ func TestOwnerPrepares(t *testing.T) {
 	got, err := owner.Prepare(t.Context(), vc)
 	require.NoError(t, err)
 	require.Empty(t, got)
-	require.Contains(t, owner.stored(t, "a").Finalizers, Finalizer)
+	require.Contains(t, owner.stored(t, "a").Finalizers, FinalizerPlacements)
 	key := owner.stored(t, "a").Status.ClusterNamespace
 	require.NotEmpty(t, key)
 	waits("status.controlPlaneUID is empty: waiting for vc-scheduler to connect")

@@ -27,7 +27,7 @@ const (
 	// On a PersistentVolumeClaim it names the home of its volume: a request until the claim is bound.
 	// Written by vc-scheduler (the tenant may ask); read by vc-scheduler, on claims by the syncers.
 	AnnotationSuperCluster = "scheduler.tenancy.x-k8s.io/superCluster"
-	// LabelSuperCluster is AnnotationSuperCluster as a label.
+	// LabelSuperCluster is the annotation of the same key as a label of a Pod.
 	// Written by vc-scheduler; read by the syncer of that super cluster, which watches these pods alone.
 	LabelSuperCluster = AnnotationSuperCluster
 	// AnnotationFailedSuperClusters on a Pod or a PersistentVolumeClaim holds which super clusters were chosen for it
@@ -41,11 +41,18 @@ const (
 	// Written by vc-scheduler; read by vc-scheduler.
 	AnnotationOutOfService = "scheduler.tenancy.x-k8s.io/out-of-service"
 
-	// AnnotationGangSuperClusters on a PodGroup (scheduling.x-k8s.io) is where its members may be: GangOneSuperCluster,
-	// which is what it is without, or GangAnySuperCluster.
+	// AnnotationGangSuperClusters on a PodGroup (scheduling.x-k8s.io) is where its members may be: "One", in one super
+	// cluster, which is what it is without, or "Any", each where it fits.
 	// Written by the tenant; read by plugin Coscheduling.
 	AnnotationGangSuperClusters = "scheduler.tenancy.x-k8s.io/gang-super-clusters"
 
+	// DeprecatedAnnotationSlice is read where annotation scheduler.tenancy.x-k8s.io/slice is absent.
+	// Written by the tenant; read by vc-scheduler.
+	DeprecatedAnnotationSlice = "scheduler.virtualcluster.io/slice"
+)
+
+// Keys on the ResourceQuotas of super namespaces.
+const (
 	// AnnotationDecision on the ResourceQuota of a super namespace names the last decision of vc-scheduler to lower
 	// what the namespace may use in the super cluster that the quota answers: placements[].leaving.decision of the
 	// NamespacePlacement, or its UID when it is being deleted. Written by the syncer; read by vc-scheduler.
@@ -55,26 +62,17 @@ const (
 	// names storage. Without it that is the policy's limit alone, of which nothing is reserved.
 	// Written by the syncer; read by vc-scheduler.
 	AnnotationHoldsStorage = "scheduler.tenancy.x-k8s.io/holds-storage"
-
-	// DeprecatedAnnotationSlice is read where AnnotationSlice is absent.
-	// Written by the tenant; read by vc-scheduler.
-	DeprecatedAnnotationSlice = "scheduler.virtualcluster.io/slice"
 )
 
 // ReasonClusterRemoved is the reason of condition Ready of a virtual Node whose Cluster was deleted, or has another id,
 // while namespaces are placed there. vc-scheduler deletes the Node when none is.
 const ReasonClusterRemoved = "ClusterRemoved"
 
-// Keys on the virtual Nodes of the meta cluster.
+// Keys on the virtual Nodes of the meta cluster, and types of their conditions.
 const (
 	// LabelVirtualNode holds the super cluster id, on the virtual Node that stands for it.
 	// Written by vc-scheduler; read by vc-scheduler, the syncers.
 	LabelVirtualNode = "scheduler.tenancy.x-k8s.io/super-cluster"
-	// AnnotationMove on a NamespacePlacement orders a move of slices of the namespace that no pod uses: a JSON object
-	// such as {"cause":"Rebalance","placements":{"r1":1,"r2":3},"since":"2026-01-01T12:00:00Z"}, good for ten
-	// minutes. It is held against the tenant's policy like a request of the tenant, and removed when it is taken over
-	// or refused. Written by vc-scheduler rebalance; read by vc-scheduler.
-	AnnotationMove = "scheduler.tenancy.x-k8s.io/move"
 	// TaintProvider keeps ordinary pods off virtual Nodes.
 	// Written by vc-scheduler; read by kube-schedulers.
 	TaintProvider = "virtual-kubelet.io/provider"
@@ -87,7 +85,7 @@ const (
 	// Written by vc-scheduler; read by plugin NodeGroups.
 	AnnotationNodeGroups = "scheduler.tenancy.x-k8s.io/node-groups"
 	// DeprecatedAnnotationNodeShapes held the allocatable of the largest nodes. It is removed.
-	// Written by vc-scheduler before AnnotationNodeGroups; read by nobody.
+	// Written by older vc-schedulers; read by nobody.
 	DeprecatedAnnotationNodeShapes = "scheduler.tenancy.x-k8s.io/node-shapes"
 	// AnnotationFreeShapes holds what the nodes can hold of tenants' slices one by one, their allocatable without what
 	// pods request that the pool did not make: a JSON list such as [{"nodes":10,"free":{"cpu":"1"}}], of at most 64
@@ -106,6 +104,18 @@ const (
 	// drained or whose Cluster was deleted, False while some are. Absent: it is not drained.
 	// Written by vc-scheduler; read by operators.
 	NodeDrained = "Drained"
+)
+
+// Keys on other objects of the meta cluster.
+const (
+	// AnnotationMove on a NamespacePlacement orders a move of slices of the namespace that no pod uses: a JSON object
+	// such as {"cause":"Rebalance","placements":{"r1":1,"r2":3},"since":"2026-01-01T12:00:00Z"}, good for ten
+	// minutes. It is held against the tenant's policy like a request of the tenant, and removed when it is taken over
+	// or refused. Written by vc-scheduler rebalance; read by vc-scheduler.
+	AnnotationMove = "scheduler.tenancy.x-k8s.io/move"
+	// FinalizerUsage holds a deleted NamespacePlacement, and what is reserved by it, until no super cluster runs pods
+	// of the namespace or has a quota for them. Written by vc-scheduler; read by vc-scheduler.
+	FinalizerUsage = "scheduler.tenancy.x-k8s.io/usage"
 	// AnnotationHeadroom on a Cluster is what of a super cluster's capacity is not offered to tenants: a JSON object
 	// from resource to a quantity or a percentage, for example {"cpu":"10%","memory":"16Gi"}.
 	// Written by the operator; read by vc-scheduler.

@@ -68,10 +68,6 @@ const (
 	ReasonUnknownScheduler = "UnknownScheduler"
 )
 
-// FinalizerUsage holds a deleted NamespacePlacement, and what is reserved by it, until no super cluster runs pods of
-// the namespace or has a quota for them. Written by vc-scheduler; read by vc-scheduler.
-const FinalizerUsage = "scheduler.tenancy.x-k8s.io/usage"
-
 // NamespacePlacementSpec is what a tenant namespace requests. vc-scheduler writes it from the Namespace and its
 // ResourceQuotas in the tenant control plane.
 type NamespacePlacementSpec struct {

@@ -83,8 +83,9 @@ const (
 
 // Marks that tenants write in their control planes.
 const (
-	// LabelIgnoreSync is "true" on an object that is not to be in super clusters: a Pod, or an object of a kind that is
-	// copied. A pod that is in a super cluster already stays there.
+	// LabelIgnoreSync is "true" on an object that is not to be in super clusters: a Pod, Service, EndpointSlice,
+	// ConfigMap, Secret, ServiceAccount, Ingress, PodDisruptionBudget, VolumeSnapshot or one of a SyncPolicy. A pod
+	// that is in a super cluster already stays there. NetworkPolicies and PersistentVolumeClaims go down all the same.
 	// Written by tenants; read by the syncer.
 	LabelIgnoreSync = "tenancy.x-k8s.io/ignore-sync"
 )

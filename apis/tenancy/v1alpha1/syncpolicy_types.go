@@ -59,8 +59,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.direction == 'Down' || self.scope != 'Home'",message="scope Home is for direction Down"
 // +kubebuilder:validation:XValidation:rule="self.group == oldSelf.group && self.kind == oldSelf.kind && self.direction == oldSelf.direction",message="group, kind and direction cannot change: nobody would know the copies that exist. Set copies to Remove, and make another SyncPolicy"
 type SyncPolicySpec struct {
-	// group, version and kind are those of the objects. Kinds of Kubernetes itself, of Superpool and of Cluster API are
-	// refused.
+	// group of the objects. Kinds of Kubernetes itself, of Superpool and of Cluster API are refused.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -146,13 +146,14 @@ type TenantLimits struct {
 	// +kubebuilder:validation:Maximum=10000
 	Watches int32 `json:"watches"`
 
-	// cachedObjects and cachedBytes are the number and the size of the objects that one program of the pool keeps of
-	// the tenant's control plane. A program that would need more ends its connection to the tenant, with condition
-	// Ready False or an Event on the VirtualCluster.
+	// cachedObjects is the number of objects that one program of the pool keeps of the tenant's control plane. A
+	// program that would need more ends its connection to the tenant, with condition Ready False or an Event on the
+	// VirtualCluster.
 	// +optional
 	// +kubebuilder:default=200000
 	// +kubebuilder:validation:Minimum=1000
 	CachedObjects int64 `json:"cachedObjects"`
+	// cachedBytes is the size of the objects that cachedObjects counts, together.
 	// +optional
 	// +kubebuilder:default="512Mi"
 	CachedBytes resource.Quantity `json:"cachedBytes"`
@@ -163,9 +164,10 @@ type TenantLimits struct {
 	AnswerBytes resource.Quantity `json:"answerBytes"`
 
 	// objects bounds the objects of the tenant in each super cluster. A resource that is not listed has the limit of
-	// the shipped policy, or none where that has none either. Secrets with the tokens of pods are tokens: unless they
-	// are listed, their limit is the count of pods and the bytes of secrets. Super namespaces are namespaces: their
-	// limit is twice that of placements, and those with a placement have as many more; each may take 16Ki.
+	// the shipped policy; where that lists none either, none may be there. Secrets with the tokens of pods are tokens:
+	// unless they are listed, their limit is the count of pods and the bytes of secrets. Super namespaces are
+	// namespaces: their limit is twice that of placements, and those with a placement have as many more; each may take
+	// 16Ki.
 	// +optional
 	// +listType=map
 	// +listMapKey=resource
@@ -203,14 +205,14 @@ type TenantLimits struct {
 	// +kubebuilder:validation:Maximum=65535
 	LoadBalancers int32 `json:"loadBalancers"`
 
-	// persistentVolumeClaims is the number of claims, and storage what they request together, in each namespace of each
-	// super cluster. Where a quota of the namespace names requests.storage, its claims have what is reserved there, and
-	// no more than this.
+	// persistentVolumeClaims is the number of claims in each namespace of each super cluster.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	PersistentVolumeClaims int32 `json:"persistentVolumeClaims"`
+	// storage is what claims request together, in each namespace of each super cluster. Where a quota of the namespace
+	// names requests.storage, its claims have what is reserved there, and no more than this.
 	// +optional
 	// +kubebuilder:default="0"
 	Storage resource.Quantity `json:"storage"`
@@ -320,9 +322,10 @@ type PodRules struct {
 	// +kubebuilder:default=Always
 	ImagePull ImagePullRule `json:"imagePull"`
 
-	// defaultRequests and defaultLimits are given to each container that names none for a resource.
+	// defaultRequests are given to each container that requests nothing of a resource.
 	// +optional
 	DefaultRequests corev1.ResourceList `json:"defaultRequests,omitempty"`
+	// defaultLimits are given to each container that has no limit for a resource.
 	// +optional
 	DefaultLimits corev1.ResourceList `json:"defaultLimits,omitempty"`
 
@@ -610,13 +613,14 @@ type SchedulingRules struct {
 	// +kubebuilder:validation:Enum=Nobody;Operator
 	MovableFor string `json:"movableFor,omitempty"`
 
-	// namespaceSchedulers and podSchedulers list the scheduler profiles that its namespaces and pods may name. Empty:
-	// all of them.
+	// namespaceSchedulers lists the profiles of the namespace scheduler that its namespaces may name. Empty: all of
+	// them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	NamespaceSchedulers []string `json:"namespaceSchedulers,omitempty"`
+	// podSchedulers lists the profiles of the pod scheduler that its pods may name. Empty: all of them.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

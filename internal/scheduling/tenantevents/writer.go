@@ -186,8 +186,8 @@ func (r boundedRecorder) Eventf(regarding, related runtime.Object, kind, reason,
 	}
 }
 
-// reasonScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
-const reasonScheduled = "Scheduled"
+// kubeSchedulerScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
+const kubeSchedulerScheduled = "Scheduled"
 
 // podRecorder drops the Events Scheduled, each of which costs the tenant's API server a request: the super cluster's
 // scheduler records one next, and the syncer copies it to the tenant with the node's name.
@@ -195,7 +195,7 @@ type podRecorder struct{ events.EventRecorder }
 
 // Eventf implements events.EventRecorder.
 func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	if reason != reasonScheduled {
+	if reason != kubeSchedulerScheduled {
 		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
 	}
 }

@@ -156,7 +156,7 @@ func gone(ctx context.Context, meta, tenant *proof.ControlPlane, owner tenancy.O
 
 // ended asks meta whether the VirtualCluster of owner is being deleted. One that is missing says nothing: the meta
 // cluster may have been restored from a backup from before it was made. One that is deleted is there until no super
-// cluster of the pool holds anything of it (virtualclusters.Finalizer).
+// cluster of the pool holds anything of it (virtualclusters.FinalizerPlacements).
 func ended(ctx context.Context, meta *proof.ControlPlane, owner tenancy.Owner) (proof.Proof, bool, error) {
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	err := meta.Reader.Get(ctx, owner.VirtualCluster, vc)

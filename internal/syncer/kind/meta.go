@@ -12,10 +12,12 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Annotations of super objects that list, comma-separated, the keys which were copied from the tenant's object. A
-// listed key that the tenant's object no longer has is removed; keys that are not listed belong to others and stay.
 const (
-	annotationCopiedLabels      = "tenancy.x-k8s.io/copied-labels"
+	// annotationCopiedLabels lists, on a super object and separated by commas, the keys of labels which were copied
+	// from the tenant's object. A listed key that the tenant's object no longer has is removed; keys that are not
+	// listed belong to others and stay. Written by the syncer; read by the syncer.
+	annotationCopiedLabels = "tenancy.x-k8s.io/copied-labels"
+	// annotationCopiedAnnotations lists those of annotations. Written by the syncer; read by the syncer.
 	annotationCopiedAnnotations = "tenancy.x-k8s.io/copied-annotations"
 )
 

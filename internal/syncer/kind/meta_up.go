@@ -12,8 +12,9 @@ const (
 	// AnnotationLabelsUp lists, on a tenant's object and separated by commas, the keys of labels that have come up from
 	// the super object. A listed key that the super object no longer has is removed; keys that are not listed are the
 	// tenant's, which can write the list: it concerns labels of that object alone.
+	// Written by the syncer; read by the syncer.
 	AnnotationLabelsUp = "tenancy.x-k8s.io/labels-from-super"
-	// AnnotationAnnotationsUp is AnnotationLabelsUp for annotations.
+	// AnnotationAnnotationsUp lists those of annotations. Written by the syncer; read by the syncer.
 	AnnotationAnnotationsUp = "tenancy.x-k8s.io/annotations-from-super"
 )
 

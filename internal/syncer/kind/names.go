@@ -148,7 +148,8 @@ const (
 	TenantRootCA = "tenant-kube-root-ca.crt"
 )
 
-// LabelTokens is "true" on the Secrets of kind Token; kind Secret ignores them.
+// LabelTokens is "true" on the Secrets with the tokens of pods (kind Token); kind Secret ignores them.
+// Written by the syncer; read by the syncer.
 const LabelTokens = "tenancy.x-k8s.io/tokens"
 
 // TokenKey is the data key of the token in a source of a volume. Volumes of a pod are immutable.

@@ -104,7 +104,7 @@ func NamespaceSuperKey(superObject client.Object) (engine.Key, bool) {
 }
 
 // AnnotationServicesOnly is "true" on the super namespace of a tenant namespace that is not placed here and has
-// Services (assign.ServicesOnly).
+// Services (assign.ServicesOnly). Written by the syncer; read by the syncer.
 const AnnotationServicesOnly = "tenancy.x-k8s.io/services-only"
 
 // ServicesOnly returns whether a super namespace holds Services and EndpointSlices alone.

@@ -26,7 +26,7 @@ func TestMissingVirtualCluster(t *testing.T) {
 	placement := w.place(t, "web", "r1")
 	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: w.vcName}}
 	await.Change(t, w.meta, vc, func(vc *tenancyv1alpha1.VirtualCluster) {
-		controllerutil.AddFinalizer(vc, virtualclusters.Finalizer) // plays vc-scheduler
+		controllerutil.AddFinalizer(vc, virtualclusters.FinalizerPlacements) // plays vc-scheduler
 	})
 
 	r := w.startSyncerWith(t, w.superConfig, serves)

@@ -26,9 +26,9 @@ import (
 	"github.com/superpool/superpool/internal/syncpolicy"
 )
 
-// annotationApplied holds, on a super object of kind custom, a hash of what of the tenant's object was written to it.
-// While it is that of the tenant's object, fields that the super object has besides are the super cluster's, as
-// defaults.
+// annotationApplied holds, on a super object of a SyncPolicy's kind, a hash of what of the tenant's object was written
+// to it. While it is that of the tenant's object, fields that the super object has besides are the super cluster's, as
+// defaults. Written by the syncer; read by the syncer.
 const annotationApplied = "tenancy.x-k8s.io/applied"
 
 // ReasonFieldsDiffer: a SyncPolicy lets a field of an object down, and the super cluster does not keep it: its API

@@ -94,18 +94,18 @@ const eventAge = 5 * time.Minute
 const eventArrives = 30 * time.Second
 
 const (
-	// reasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
-	reasonScheduled = "Scheduled"
-	// reasonFailedScheduling is that of one which says what nodes are like.
-	reasonFailedScheduling = "FailedScheduling"
-	// reasonPreempted is that of one which names a pod of another tenant.
-	reasonPreempted = "Preempted"
-	// reasonNotTriggerScaleUp is that of an autoscaler's which says what nodes would be like.
-	reasonNotTriggerScaleUp = "NotTriggerScaleUp"
-	// reasonTriggeredScaleUp is that of one which names groups of nodes.
-	reasonTriggeredScaleUp = "TriggeredScaleUp"
-	// reasonNominated is that of Karpenter's, which names nodes.
-	reasonNominated = "Nominated"
+	// superReasonScheduled is the reason of a scheduler's Event whose message ends with the name of a node.
+	superReasonScheduled = "Scheduled"
+	// superReasonFailedScheduling is that of one which says what nodes are like.
+	superReasonFailedScheduling = "FailedScheduling"
+	// superReasonPreempted is that of one which names a pod of another tenant.
+	superReasonPreempted = "Preempted"
+	// superReasonNotTriggerScaleUp is that of an autoscaler's which says what nodes would be like.
+	superReasonNotTriggerScaleUp = "NotTriggerScaleUp"
+	// superReasonTriggeredScaleUp is that of one which names groups of nodes.
+	superReasonTriggeredScaleUp = "TriggeredScaleUp"
+	// superReasonNominated is that of Karpenter's, which names nodes.
+	superReasonNominated = "Nominated"
 )
 
 // Events writes the super cluster's Events about super objects to the tenants, with one write for each change of a
@@ -154,16 +154,16 @@ func TenantEvent(superEvent *corev1.Event, tenantObject client.Object, superClus
 // eventWords returns what a tenant may know of the message of a super Event.
 func eventWords(event *corev1.Event, rewriter tenancy.Rewriter, superCluster string) string {
 	switch message := rewriter.Rewrite(event.Message); event.Reason {
-	case reasonScheduled:
+	case superReasonScheduled:
 		if before, node, found := strings.Cut(message, " to "); found {
 			return before + " to " + tenancy.NodeName(superCluster, node)
 		}
 		return message
-	case reasonFailedScheduling, reasonNotTriggerScaleUp:
+	case superReasonFailedScheduling, superReasonNotTriggerScaleUp:
 		return tenancy.SchedulingWords(event.Message)
-	case reasonTriggeredScaleUp, reasonNominated:
+	case superReasonTriggeredScaleUp, superReasonNominated:
 		return "The super cluster adds nodes for it"
-	case reasonPreempted:
+	case superReasonPreempted:
 		return "Another pod of the super cluster needs its room"
 	default:
 		return message

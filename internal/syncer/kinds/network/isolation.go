@@ -28,7 +28,9 @@ import (
 const ReasonTooManyNetworkPolicies = "TooManyNetworkPolicies"
 
 const (
-	// LabelIsolation is on NetworkPolicies of kind isolation; kind networkpolicy ignores them.
+	// LabelIsolation is on the NetworkPolicies that the syncer adds in super namespaces, to close what no policy of the
+	// tenant selects (kind isolation); kind networkpolicy ignores them.
+	// Written by the syncer; read by the syncer.
 	LabelIsolation = "tenancy.x-k8s.io/isolation"
 	// isolationFloor is the name of the policy that allows nothing to any pod of a super namespace. So a pod that no
 	// other policy selects, while policies change, is closed and not open.

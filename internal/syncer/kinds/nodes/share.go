@@ -136,7 +136,7 @@ func hasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
 }
 
 // annotationTakenOver holds, on a tenant's Node, which labels and taints are those of the super node. What is not in it
-// is the tenant's.
+// is the tenant's. Written by the syncer; read by the syncer.
 const annotationTakenOver = "tenancy.x-k8s.io/from-super-node"
 
 // takeover is what a tenant's Node has of the super node, besides what every Node has.

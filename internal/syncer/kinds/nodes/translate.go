@@ -11,7 +11,7 @@ import (
 )
 
 // annotationSuperNode holds, on a tenant's Node, the name of the node in the super cluster: the name of the Node may be
-// shortened.
+// shortened. Written by the syncer; read by the syncer.
 const annotationSuperNode = "tenancy.x-k8s.io/supernode"
 
 // copiedNodeLabels are the labels of a super cluster's Node that are copied to the tenants' Nodes, besides those that

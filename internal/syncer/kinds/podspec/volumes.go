@@ -56,10 +56,10 @@ func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.Sec
 	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: []corev1.KeyToPath{item}}
 }
 
-// downwardDomain is the domain of a super pod's annotations that hold the tenant's labels and annotations for files of
-// the downward API. The super pod's own lack those that do not go down, and include ownership labels and what the super
-// cluster added.
-const downwardDomain = "downward.tenancy.x-k8s.io/"
+// annotationDomainDownward is the domain of a super pod's annotations that hold the tenant's labels and annotations for
+// files of the downward API. The super pod's own lack those that do not go down, and include ownership labels and what
+// the super cluster added. Written by the syncer; read by kubelets.
+const annotationDomainDownward = "downward.tenancy.x-k8s.io/"
 
 // eachShownField calls do with each fieldRef of a downward API file whose value differs in the super pod, and with the
 // annotation of the super pod that holds the tenant's value: files of one field share it. Volumes are immutable, so
@@ -77,7 +77,7 @@ func eachShownField(spec *corev1.PodSpec, do func(annotation, single string, fie
 			case "metadata.uid":
 				do(tenancyv1alpha1.AnnotationUID, "", file.FieldRef)
 			case "metadata.labels", "metadata.annotations":
-				single := downwardDomain + strconv.Itoa(carried)
+				single := annotationDomainDownward + strconv.Itoa(carried)
 				annotation, exists := shared[file.FieldRef.FieldPath]
 				if !exists {
 					annotation = single

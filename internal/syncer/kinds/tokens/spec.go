@@ -14,8 +14,10 @@ import (
 
 const (
 	// annotationPod holds, on a Secret of tokens, the name of the pod.
+	// Written by the syncer; read by the syncer.
 	annotationPod = "tenancy.x-k8s.io/pod"
-	// annotationTokens holds, on a Secret of tokens, a JSON object from data key to issuedToken.
+	// annotationTokens holds, on a Secret of tokens, a JSON object from data key to what the token was asked for, and
+	// when it is to be renewed. Written by the syncer; read by the syncer.
 	annotationTokens = "tenancy.x-k8s.io/issued-tokens"
 )
 
