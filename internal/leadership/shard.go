@@ -13,8 +13,8 @@ const ShardUsage = "given as i/N: of N shards, by a hash, that with number i mod
 	"In a StatefulSet of 2*N replicas, --shard=$(POD_INDEX)/N gives each shard a leader and one that stands by, where POD_INDEX is label apps.kubernetes.io/pod-index of the pod. " +
 	"While processes with another N hold Leases, it waits"
 
-// Shard is one of Count parts of a pool's tenants. Each has a Lease of its own, whose holder alone works on its tenants.
-// The zero Shard is of a program that has no shards: it has all tenants.
+// Shard is one of Count parts of a pool's tenants. Each has a Lease, whose holder alone works on its tenants. The zero
+// Shard is of a program that has no shards: it has all tenants.
 type Shard struct {
 	// Index is from 0 to Count-1.
 	Index, Count int

@@ -69,8 +69,8 @@ type Options struct {
 	// Unserved is how often a control plane is asked again that does not serve a type, and how often the super cluster
 	// is asked whether it serves the kinds of SyncPolicies; 0 means a minute.
 	Unserved time.Duration
-	// Shard is the part of the tenants that this process works on, by their cluster keys, which what is left of a tenant
-	// names, too. It reads all.
+	// Shard is the part of the tenants that this process works on, by their cluster keys, which what is left of a
+	// tenant names, too. It reads all.
 	Shard leadership.Shard
 	// Fence holds what is written in the super cluster and in tenants to the Lease; nil for none.
 	Fence *leadership.Fence

@@ -94,7 +94,7 @@ func New(options Options, metrics *Metrics, kinds ...Kind) (*Engine, error) {
 	return e, nil
 }
 
-// Add adds key to the queue of its kind; a key of an unknown kind, or of a tenant that is not served (Options.Serves), is
+// Add adds key to the queue of its kind; a key of an unknown kind, or of a tenant that Options.Serves denies, is
 // ignored. It sends no request, and may be called before Run and by several goroutines.
 func (e *Engine) Add(key Key) {
 	if queue, exists := e.queues[kindOf(key)]; exists && e.serves(key.Tenant) {

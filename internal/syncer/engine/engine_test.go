@@ -303,9 +303,9 @@ func TestPatrolRecovers(t *testing.T) {
 	})
 }
 
-// TestEngineOfAShare: what happens to tenants that are not served does not fill the queues, and Run begins with all that
-// is there of those that are.
-func TestEngineOfAShare(t *testing.T) {
+// TestEngineOfAShard: what happens to tenants that are not served does not fill the queues, and Run begins with all
+// that is there of those that are.
+func TestEngineOfAShard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		metrics, err := engine.NewMetrics(prometheus.NewRegistry())
