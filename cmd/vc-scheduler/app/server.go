@@ -241,7 +241,8 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 	return addChecks(mgr)
 }
 
-// setupShard adds the pod schedulers of the tenants of a shard, whose pool another process leads, and the probes to mgr.
+// setupShard adds the pod schedulers of the tenants of a shard, whose pool another process leads, and the probes to
+// mgr.
 func setupShard(ctx context.Context, mgr ctrl.Manager, read *settings, elected *election) error {
 	dispatcher := dispatch.New(true)
 	if err := watchMeta(ctx, mgr, dispatcher); err != nil {

@@ -32,8 +32,8 @@ import (
 )
 
 // TestShards: each of three tenants is synced by the leader of its shard alone. One that is killed leaves its tenants
-// to the one that stands by, which reads them already; and those that count another number of shards wait until all others
-// have ended, and sync all tenants then.
+// to the one that stands by, which reads them already; and one that counts another number of shards waits until all
+// others have ended, and syncs all tenants then.
 func TestShards(t *testing.T) {
 	s := newSharing(t, 2)
 	s.watchLeases(t)
