@@ -38,9 +38,7 @@ func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
 	read, err := options.read()
 	require.NoError(t, err)
 
-	mgr, err := newManager(&rest.Config{Host: "https://127.0.0.1:1"}, &Options{MetricsBindAddress: "0", HealthProbeBindAddress: "0"}, &election{})
-	require.NoError(t, err)
-	pods := shardTenants(mgr, read, &election{}, &placements.Store{}, dispatch.New(true))
+	pods := shardTenants(nil, nil, read, &election{}, &placements.Store{}, dispatch.New(true))
 	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: "https://127.0.0.1:1"}}
 	require.ErrorContains(t, pods.Engage(schedulertest.Context(t), tenant, func() {}), `plugin "Added": it is built`)
 }

@@ -253,7 +253,7 @@ func setupShard(ctx context.Context, mgr ctrl.Manager, read *settings, elected *
 		return err
 	}
 	controller := &tenants.Controller{
-		Client: mgr.GetClient(), Has: elected.has, Engage: shardTenants(mgr, read, elected, store, dispatcher).Engage,
+		Client: mgr.GetClient(), Has: elected.has, Engage: shardTenants(mgr.GetClient(), mgr.GetAPIReader(), read, elected, store, dispatcher).Engage,
 		Lifecycle: virtualclusters.Reader{Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorderFor(component)},
 	}
 	if err := controller.SetupWithManager(mgr); err != nil {
@@ -264,10 +264,12 @@ func setupShard(ctx context.Context, mgr ctrl.Manager, read *settings, elected *
 
 // shardTenants returns what is run for each tenant of a shard: as the leader of the pool does it, without what that
 // alone knows.
-func shardTenants(mgr ctrl.Manager, read *settings, elected *election, store *placements.Store, dispatcher *dispatch.Dispatcher) *scheduling.Tenants {
-	asked := &superclusters.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()} // it connects to none
+func shardTenants(
+	cached client.Client, live client.Reader, read *settings, elected *election, store *placements.Store, dispatcher *dispatch.Dispatcher,
+) *scheduling.Tenants {
+	asked := &superclusters.Controller{Client: cached, Reader: live} // it connects to none
 	return &scheduling.Tenants{
-		Part: scheduling.PartPods, Fence: elected.wrap(), Client: mgr.GetClient(), Store: store, Holds: asked.Holds, Dispatcher: dispatcher,
+		Part: scheduling.PartPods, Fence: elected.wrap(), Client: cached, Store: store, Holds: asked.Holds, Dispatcher: dispatcher,
 		PodConfig: read.podConfig, Profiles: read.namespaceProfiles, Metrics: store.Metrics, OutOfTree: read.outOfTree,
 	}
 }
