@@ -21,8 +21,8 @@ import (
 )
 
 // Fence lets a leader write for as long as nobody else can have been elected: RenewDeadline from the start of its last
-// renewal. Others take over LeaseDuration after they saw that renewal, so what is between the two, 5 seconds by
-// default, is for writes on their way: without another renewal they are given up at its end. Time passes for a process
+// renewal. Others take over LeaseDuration after they saw that renewal, so what is between the two is for writes on their
+// way: without another renewal they are given up at its end. Time passes for a process
 // that is stopped, and by the wall clock for a machine that was suspended; a machine whose clocks both stood still is
 // not fenced.
 //
@@ -36,8 +36,6 @@ type Fence struct {
 	LeaseDuration time.Duration
 	// Clock tells the time. Nil: the real one.
 	Clock clock.PassiveClock
-	// Identity is whom Leases name as their holder, another one for each process. "": the host's name and a random ID.
-	Identity string
 
 	mu sync.Mutex
 	// until is when the fence closes, zero before the first election.
@@ -66,13 +64,9 @@ var errLate = errors.New("the write is given up: its answer did not begin before
 // NewLock returns the lock of a shard's Lease in the API server of config, which must be one without this Fence. Its
 // renewals open the Fence, and its release closes it.
 func (f *Fence) NewLock(config *rest.Config, namespace, program string, shard Shard) (resourcelock.Interface, error) {
-	identity := f.Identity
-	if identity == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("naming the process in the Lease: %w", err)
-		}
-		identity = host + "_" + string(uuid.NewUUID())
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("naming the process in the Lease: %w", err)
 	}
 	patient := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	patient.Timeout = f.RenewDeadline / 2
@@ -80,7 +74,7 @@ func (f *Fence) NewLock(config *rest.Config, namespace, program string, shard Sh
 	if err != nil {
 		return nil, fmt.Errorf("making a client of Leases: %w", err)
 	}
-	return f.lock(api, namespace, program, identity, shard), nil
+	return f.lock(api, namespace, program, host+"_"+string(uuid.NewUUID()), shard), nil
 }
 
 func (f *Fence) lock(api coordinationclient.LeasesGetter, namespace, program, identity string, shard Shard) *lock {
@@ -96,6 +90,15 @@ func (f *Fence) lock(api coordinationclient.LeasesGetter, namespace, program, id
 // Wrap returns a transport whose requests that write fail with a LapsedError after the fence has closed, and are given
 // up LeaseDuration after the last renewal. It is not for requests that upgrade their connection.
 func (f *Fence) Wrap(inner http.RoundTripper) http.RoundTripper { return transport{inner, f} }
+
+// Config returns a copy of config whose clients write through Wrap; of a nil Fence they write as they do.
+func (f *Fence) Config(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if f != nil {
+		config.Wrap(f.Wrap)
+	}
+	return config
+}
 
 // writing returns what ends when a write that begins now is to be given up, nil for never, or a LapsedError after the
 // fence has closed.
@@ -140,6 +143,13 @@ func (f *Fence) renewed(started time.Time) {
 	}
 	term, giveUp := context.WithCancelCause(context.Background()) //nolint:forbidigo // it is of the leader, not of a call
 	f.term, f.giveUp, f.expiry = term, giveUp, time.AfterFunc(left, func() { giveUp(errLate) })
+}
+
+// close closes the fence if it is open.
+func (f *Fence) close() {
+	if f.isOpen() {
+		f.released()
+	}
 }
 
 // released closes the fence.

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 )
 
@@ -22,7 +25,8 @@ import (
 //   - Clocks of two processes run equally fast. A Lease counts as expired when it was read unchanged for its duration,
 //     so not before the Fence of its holder has closed and what that has sent was given up.
 //   - Who writes its Lease after its Fence has closed, as one that was paused does, or has no answer before that, may
-//     have been taken for lost. It is elected anew: the Fence opens once all Leases were read again.
+//     have been taken for lost. It is elected anew: the Fence opens once all Leases were read again. So is who reads its
+//     Lease before it writes it, as an elector does but for an ordinary renewal: somebody may have deleted or changed it.
 //   - Lists of Leases that name no resource version show all that was written before, and processes of the program have
 //     their Leases in one namespace, under one name of the program. One in another namespace is seen by nobody.
 //   - A process without an election holds no Lease, and is seen by nobody.
@@ -33,6 +37,21 @@ type lock struct {
 	resourcelock.Interface
 	fence  *Fence
 	others others
+	// read is whether the Lease was read since it was written last, and holder who held it then, "" for nobody.
+	read   bool
+	holder string
+}
+
+// Get implements resourcelock.Interface.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	switch {
+	case err == nil:
+		l.read, l.holder = true, record.HolderIdentity
+	case apierrors.IsNotFound(err):
+		l.read, l.holder = true, ""
+	}
+	return record, raw, err //nolint:wrapcheck // the elector asks what kind of error it is
 }
 
 // Create implements resourcelock.Interface.
@@ -50,11 +69,15 @@ func (l *lock) write(
 ) error {
 	if record.HolderIdentity != l.Identity() {
 		l.fence.released() // before the write, by which another may be elected at once
+		if l.read && l.holder != l.Identity() {
+			return nil // it is another's by now
+		}
 		return write(ctx, record)
 	}
-	held := l.fence.isOpen()
+	held := !l.read && l.fence.isOpen()
 	if !held {
 		if err := l.others.none(ctx); err != nil { // so that who has to wait holds nothing for which others wait
+			l.fence.close()
 			return err
 		}
 	}
@@ -64,10 +87,13 @@ func (l *lock) write(
 	}
 	if !held || !l.fence.isOpen() {
 		if err := l.others.none(ctx); err != nil {
+			l.fence.close()
 			record.HolderIdentity = ""
 			return errors.Join(err, l.Interface.Update(ctx, record))
 		}
+		l.others.clear(ctx)
 	}
+	l.read = false
 	l.fence.renewed(started)
 	return nil
 }
@@ -81,8 +107,9 @@ type others struct {
 	// duration is the least for which a Lease is read unchanged before it counts as expired.
 	duration time.Duration
 	now      func() time.Time
-	// seen are those that somebody holds, by name.
-	seen map[string]seen
+	// seen are those that somebody holds, by name, and expired those of them that have expired.
+	seen    map[string]seen
+	expired []*coordinationv1.Lease
 }
 
 // seen is a version of a Lease, and when it was first read, by this process's clock.
@@ -102,7 +129,7 @@ func (o *others) none(ctx context.Context) error {
 		return fmt.Errorf("reading whether another number of shards is in force: %w", err)
 	}
 	before := o.seen
-	o.seen = map[string]seen{}
+	o.seen, o.expired = map[string]seen{}, nil
 	for i := range list.Items {
 		lease := &list.Items[i]
 		count := countOf(o.program, lease.Name)
@@ -116,9 +143,24 @@ func (o *others) none(ctx context.Context) error {
 		}
 		o.seen[lease.Name] = current
 		duration := max(o.duration, time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0))*time.Second)
-		if asked.Sub(current.since) < duration && err == nil {
+		switch {
+		case asked.Sub(current.since) >= duration:
+			o.expired = append(o.expired, lease)
+		case err == nil:
 			err = fmt.Errorf("another number of shards than %d is in force: %s holds Lease %s", o.count, holder, lease.Name)
 		}
 	}
 	return err
+}
+
+// clear lets nobody hold the Leases that had expired when they were read last: who stands by would else have to see
+// each of them expire before it leads. One that was written since, or cannot be written, stays.
+func (o *others) clear(ctx context.Context) {
+	for _, lease := range o.expired {
+		lease.Spec.HolderIdentity = nil
+		if _, err := o.leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+			klog.FromContext(ctx).V(2).Info("Clearing an expired Lease", "lease", lease.Name, "err", err)
+		}
+	}
+	o.expired = nil
 }

@@ -20,6 +20,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -325,12 +326,86 @@ func TestPausedAmongOthers(t *testing.T) {
 				require.Equal(t, tc.elected, err == nil, "%v", err)
 				require.Equal(t, tc.open, fence.isOpen())
 				if tc.released {
+					require.True(t, apierrors.IsConflict(err), "who was elected has cleared the Lease: %v", err)
+					_, _, err = lock.Get(t.Context())
+					require.NoError(t, err)
+					err = lock.Update(t.Context(), mine)
 					require.ErrorContains(t, err, "another number of shards than 2 is in force: other holds Lease program-shard-0-of-3")
-					require.Empty(t, *b.stored.leases["program-shard-0-of-2"].Spec.HolderIdentity)
+					require.Empty(t, ptr.Deref(b.stored.leases["program-shard-0-of-2"].Spec.HolderIdentity, ""))
+					require.False(t, fence.isOpen())
 				}
 			})
 		})
 	}
+}
+
+// locks returns the locks of two processes that count other numbers of shards, and what they write.
+func locks(t *testing.T) (stored *stored, mine, other *lock, record func(holder string) resourcelock.LeaderElectionRecord) {
+	t.Helper()
+	b := newBed(t)
+	lockOf := func(holder string, shard Shard) *lock {
+		fence := &Fence{RenewDeadline: deadline, LeaseDuration: duration}
+		return fence.lock(&client{stored: b.stored}, "namespace", program, holder, shard)
+	}
+	return b.stored, lockOf("me", Shard{Count: 2}), lockOf("other", Shard{Count: 3}), func(holder string) resourcelock.LeaderElectionRecord {
+		return resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: int(duration / time.Second)}
+	}
+}
+
+// TestALeaseThatSomebodyDeletes: a leader that finds its Lease deleted is elected anew, and closes its fence where
+// another number of shards is in force by then.
+func TestALeaseThatSomebodyDeletes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored, mine, other, record := locks(t)
+		require.NoError(t, mine.Create(t.Context(), record("me")))
+		delete(stored.leases, mine.others.program+"-shard-0-of-2")
+		require.NoError(t, other.Create(t.Context(), record("other")))
+		_, _, err := mine.Get(t.Context())
+		require.True(t, apierrors.IsNotFound(err))
+		require.ErrorContains(t, mine.Create(t.Context(), record("me")), "another number of shards than 2 is in force")
+		require.False(t, mine.fence.isOpen())
+		require.True(t, other.fence.isOpen())
+	})
+}
+
+// TestALeaseThatIsAnothersIsNotReleased: whoever ends leaves the Lease to who has been elected since.
+func TestALeaseThatIsAnothersIsNotReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stored, mine, _, record := locks(t)
+		require.NoError(t, mine.Create(t.Context(), record("me")))
+		successor := (&Fence{RenewDeadline: deadline, LeaseDuration: duration}).lock(&client{stored: stored}, "namespace", program, "successor", Shard{Count: 2})
+		_, _, err := successor.Get(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, successor.Update(t.Context(), record("successor")))
+		_, _, err = mine.Get(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, mine.Update(t.Context(), record("")))
+		require.Equal(t, "successor", *stored.leases["program-shard-0-of-2"].Spec.HolderIdentity)
+		require.False(t, mine.fence.isOpen())
+	})
+}
+
+// TestALeaseThatIsLeftBehind: that of a process of another number of shards which was lost is waited for once, and not
+// by each one that stands by.
+func TestALeaseThatIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		lost := b.start(0, 3)
+		b.pass(time.Second)
+		lost.cut(true)
+		leader, standby := b.start(0, 2), b.start(0, 2)
+		b.pass(time.Minute)
+		if standby.works() {
+			leader, standby = standby, leader
+		}
+		require.True(t, leader.works())
+		leader.cut(true)
+		b.pass(takeover + time.Second)
+		require.True(t, standby.works())
+	})
 }
 
 // TestLeasesCannotBeRead: who cannot read whether others have begun does not begin.

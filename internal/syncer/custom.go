@@ -237,7 +237,7 @@ func (p *syncPolicies) look(ctx context.Context, items []any) {
 	select {
 	case <-p.elected:
 		p.lookAtPool(ctx, policies)
-		if p.hasLeft(p.syncer.id) {
+		if p.hasLeft(p.syncer.id) || p.syncer.shard.Index > 0 { // the leader of one shard reports for the super cluster
 			return
 		}
 		for _, policy := range policies {

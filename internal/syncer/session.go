@@ -39,7 +39,7 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 	if err != nil {
 		return err
 	}
-	recorder, stop, err := newRecorder(ctx, tenant.Config)
+	recorder, stop, err := newRecorder(ctx, s.fence.Config(tenant.Config))
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 }
 
 func (s *Syncer) newSession(tenant *tenants.Tenant) (*session, error) {
-	tenantClient, err := newClientFor(fenced(tenant.Config, s.fence), s.types)
+	tenantClient, err := newClientFor(s.fence.Config(tenant.Config), s.types)
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ type Syncer struct {
 // New returns a Syncer that runs within mgr, a manager of the meta cluster: its informers on every replica, its
 // reconcilers on the leader.
 func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, error) {
-	options.Super = fenced(options.Super, options.Fence)
+	options.Super = options.Fence.Config(options.Super)
 	super, types, err := newLearningClient(options.Super)
 	if err != nil {
 		return nil, err
@@ -360,15 +360,6 @@ func (s *Syncer) superFilled(from source) {
 			s.look(s.env.SuperNamespaces(tenant.Key))
 		}
 	}
-}
-
-// fenced returns a client configuration whose writes end with the Lease of a Fence, nil for none.
-func fenced(config *rest.Config, fence *leadership.Fence) *rest.Config {
-	config = rest.CopyConfig(config)
-	if fence != nil {
-		config.Wrap(fence.Wrap)
-	}
-	return config
 }
 
 // works implements engine.Options.Serves: the tenant belongs to the shard, and this process was elected to work on it.

@@ -166,6 +166,9 @@ func (o *Options) Validate() error {
 
 // validateElection returns an error for times by which two replicas would lead at once.
 func (o *Options) validateElection() error {
+	if o.LeaderElect && o.LeaseDuration%time.Second != 0 { // of which a Lease has whole ones
+		return fmt.Errorf("--leader-elect-lease-duration %s: use whole seconds", o.LeaseDuration)
+	}
 	if !o.LeaderElect || o.LeaseDuration > o.RenewDeadline && o.RetryPeriod > 0 && o.RenewDeadline > time.Duration(leaderelection.JitterFactor*float64(o.RetryPeriod)) {
 		return nil
 	}
@@ -246,14 +249,18 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, options, meta, identity, lock)
+	mgr, err := newManager(ctx, options, fence.Config(meta), identity, lock)
 	if err != nil {
 		return err
+	}
+	events, err := client.New(meta, client.Options{Scheme: mgr.GetScheme()}) // the Lease may be gone when there is one to write
+	if err != nil {
+		return fmt.Errorf("making a client of Events: %w", err)
 	}
 	if pooled {
 		// Before anything is tried there, watched, or a Lease taken.
 		if _, err := identity.Recorded(ctx, mgr.GetAPIReader()); err != nil {
-			identity.Refuse(ctx, mgr.GetClient(), err)
+			identity.Refuse(ctx, events, err)
 			return err
 		}
 	} else {
@@ -295,7 +302,7 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	logger.Info("Starting", "superCluster", identity.ID, "uid", identity.UID, "pooled", pooled)
 	err = mgr.Start(ctx)
-	identity.Refuse(ctx, mgr.GetClient(), err)
+	identity.Refuse(ctx, events, err)
 	return err
 }
 

@@ -25,6 +25,7 @@ func TestCommandRefuses(t *testing.T) {
 	}{
 		{name: "a meta cluster without a pool", args: []string{"--meta-kubeconfig=f"}, want: "set --feature-gates=SuperClusterPooling=true"},
 		{name: "no clusters", args: []string{gate}, want: "set --meta-kubeconfig, --super-cluster-kubeconfig or both"},
+		{name: "a Lease of parts of a second", args: []string{gate, "--meta-kubeconfig=f", "--leader-elect-lease-duration=3900ms"}, want: "--leader-elect-lease-duration 3.9s: use whole seconds"},
 		{name: "a leader that outlives its Lease", args: []string{gate, "--meta-kubeconfig=f", "--leader-elect-renew-deadline=4s"}, want: "--leader-elect-lease-duration 4s, --leader-elect-renew-deadline 4s"},
 		{name: "a deadline of one look", args: []string{gate, "--meta-kubeconfig=f", "--leader-elect-retry-period=3s"}, want: "more than 1.2 times the period"},
 		{name: "no shards", args: []string{gate, "--meta-kubeconfig=f", "--shard=1"}, want: "use i/N"},
