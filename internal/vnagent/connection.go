@@ -80,7 +80,7 @@ func (l batchListener) Accept() (net.Conn, error) {
 // batchConn is the connection below TLS. Writes between cork and flush are collected, and flush writes them as one.
 type batchConn struct {
 	net.Conn
-	// recognized is called when it becomes a tenant's.
+	// recognized is called at each request of a tenant.
 	recognized func()
 	// life guards what the connection counts for: until it is closed, forget takes it out there; nil if it counts for
 	// nothing. known is whether that is a tenant.
@@ -99,17 +99,19 @@ type batchConn struct {
 func (c *batchConn) become(begin func() (func(), bool)) bool {
 	c.life.Lock()
 	defer c.life.Unlock()
-	if c.closed || c.known {
+	if c.closed {
 		return true
 	}
-	forget, granted := begin()
-	if !granted {
-		return false
+	if !c.known {
+		forget, granted := begin()
+		if !granted {
+			return false
+		}
+		if c.forget != nil {
+			c.forget()
+		}
+		c.forget, c.known = forget, true
 	}
-	if c.forget != nil {
-		c.forget()
-	}
-	c.forget, c.known = forget, true
 	if c.recognized != nil {
 		c.recognized()
 	}

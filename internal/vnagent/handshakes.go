@@ -17,6 +17,8 @@ const (
 	// knownFor, without the first of each; unknownBurst is its burst.
 	unknownPerSecond, unknownBurst = 200, 2 * DefaultMaxAllStreams
 	knownFor                       = time.Hour
+	// quietFor is after how long without a handshake the next one of an address counts as its first.
+	quietFor = time.Minute
 	// maxAddresses bounds the addresses that are told apart: a super cluster has some thousand pods that are hostile at
 	// most. Of more none has a rate of its own.
 	maxAddresses = 4096
@@ -33,10 +35,10 @@ type handshakes struct {
 	swept   time.Time
 }
 
-// caller is one address.
+// caller is one address: when it came last, and when it showed a tenant's certificate last.
 type caller struct {
-	rate  *rate.Limiter
-	known time.Time
+	rate        *rate.Limiter
+	seen, known time.Time
 }
 
 func newHandshakes() *handshakes {
@@ -47,14 +49,16 @@ func newHandshakes() *handshakes {
 func (h *handshakes) begin(address string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	from, isOld := h.from[address]
-	if !isOld {
-		if from = h.add(address, now); from != nil {
-			return from.rate.AllowN(now, 1)
-		}
+	from := h.from[address]
+	if from == nil {
+		from = h.add(address, now)
+	}
+	if from == nil {
 		return h.unknown.AllowN(now, 1)
 	}
-	return from.rate.AllowN(now, 1) && (now.Sub(from.known) < knownFor || h.unknown.AllowN(now, 1))
+	isFirst := now.Sub(from.seen) >= quietFor
+	from.seen = now
+	return from.rate.AllowN(now, 1) && (isFirst || now.Sub(from.known) < knownFor || h.unknown.AllowN(now, 1))
 }
 
 // add returns the caller of a new address, nil where there are too many.
@@ -62,7 +66,7 @@ func (h *handshakes) add(address string, now time.Time) *caller {
 	if len(h.from) >= maxAddresses && now.Sub(h.swept) >= sweepPeriod {
 		h.swept = now
 		maps.DeleteFunc(h.from, func(_ string, from *caller) bool {
-			return from.rate.TokensAt(now) >= handshakeBurst && now.Sub(from.known) >= knownFor
+			return now.Sub(from.seen) >= quietFor && now.Sub(from.known) >= knownFor
 		})
 	}
 	if len(h.from) >= maxAddresses {

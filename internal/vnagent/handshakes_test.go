@@ -48,6 +48,12 @@ func TestHandshakesHaveARate(t *testing.T) {
 	require.True(t, all.begin("192.0.2.3", now))
 	require.Less(t, len(all.from), 10, "who is quiet is forgotten")
 	require.Equal(t, 800, begin("192.0.2.1", 800), "but for one that is known")
+
+	now = now.Add(2 * time.Hour)
+	for i := range 100 {
+		begin(pod(1+i), 100)
+	}
+	require.Equal(t, 1, begin("192.0.2.1", 1), "one that was known, and quiet, is as good as a new one")
 }
 
 // connections is a net.Listener that accepts what it holds.

@@ -309,6 +309,7 @@ func (r *Reconciler) mayBegin(ctx context.Context, np *schedulerv1alpha1.Namespa
 		return again, nil
 	}
 	if behind, err := r.isBehind(ctx, namespace); err != nil || behind {
+		r.Changes.others.keep()
 		return behindDelay, err
 	}
 	return 0, nil

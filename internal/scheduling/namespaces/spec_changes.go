@@ -3,7 +3,6 @@ package namespaces
 import (
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -33,8 +32,8 @@ type Changes struct {
 // NewChanges returns the Changes of one tenant.
 func NewChanges() *Changes {
 	return &Changes{
-		remade: turns{rate: rate.NewLimiter(changesPerSecond, ChangeBurst)},
-		others: turns{rate: rate.NewLimiter(quotasPerSecond, QuotaBurst)},
+		remade: newTurns(changesPerSecond, ChangeBurst),
+		others: newTurns(quotasPerSecond, QuotaBurst),
 	}
 }
 

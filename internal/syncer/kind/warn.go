@@ -120,6 +120,11 @@ func (e *Env) Warned(key engine.Key, object client.Object, reason string) bool {
 	return e.Warnings.isAbout(key, aboutOf(object, reason))
 }
 
+// Said is Warned, but false where the recorder had no room for that warning.
+func (e *Env) Said(key engine.Key, object client.Object, reason string) bool {
+	return e.Warnings.isSaid(key, aboutOf(object, reason))
+}
+
 func aboutOf(object client.Object, reason string) string { return string(object.GetUID()) + reason }
 
 // ClearWarning clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
@@ -200,6 +205,14 @@ func (w *warnings) isAbout(key engine.Key, about string) bool {
 	defer w.mu.Unlock()
 	last, exists := w.last[key]
 	return exists && last.about == maphash.String(seed, about)
+}
+
+// isSaid is isAbout, but false of a warning that is unsaid.
+func (w *warnings) isSaid(key engine.Key, about string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, exists := w.last[key]
+	return exists && last != (warning{about: last.about}) && last.about == maphash.String(seed, about)
 }
 
 // unsaid notes that nobody has read the last warning about key: the next one is new, whatever it says.

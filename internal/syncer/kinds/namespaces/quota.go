@@ -1,6 +1,7 @@
 package namespaces
 
 import (
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +65,7 @@ func SuperQuota(quota *corev1.ResourceQuota, owner tenancy.Owner, held Held, ext
 		corev1.ResourceServicesLoadBalancers:  number(limits.LoadBalancers),
 		corev1.ResourcePersistentVolumeClaims: number(limits.PersistentVolumeClaims),
 		corev1.ResourceRequestsStorage:        limits.Storage,
-		placement.SnapshotsInQuota:            kind.Snapshots(quota),
+		placement.SnapshotsInQuota:            number(math.MaxInt32),
 	}
 	for _, name := range slices.Concat(bounded[:], extended) {
 		hard[slice.DimensionOf(name).QuotaKey] = number(0)

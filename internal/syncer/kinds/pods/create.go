@@ -195,15 +195,12 @@ func (p *Pods) nameTaken(ctx context.Context, pair *podPair) error {
 
 // rejectedByQuota waits for kind.QuietTime, and then warns the tenant that the quota is used up. An API server charges
 // a quota before it stores the pod: what a request that was cancelled between the two has charged comes back when the
-// quota controller of the super cluster counts the next time (recount).
+// quota controller of the super cluster counts the next time.
 func (p *Pods) rejectedByQuota(ctx context.Context, pair *podPair, rejection error) error {
 	p.env.QuotaWaiters.Add(pair.key)
 	if pair.facts.Waited < kind.QuietTime {
 		return engine.Waitf("the quota: %v", rejection)
 	}
 	p.env.WarnRefused(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedCreate, rejection)
-	if err := p.recount(ctx, pair); err != nil {
-		return fmt.Errorf("letting the quota be counted again: %w", err)
-	}
 	return p.env.Done(ctx, kind.Pod, "create", rejection)
 }

@@ -26,7 +26,7 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 		reason, message = tenancy.ReasonNodeNameNotSupported, fmt.Sprintf(
 			"spec.nodeName was set without a Binding, and is no node of super cluster %s: name a Node as this control plane lists them, or none", p.env.ID)
 	case StepWarnNotPlaced:
-		if p.env.Warned(pair.key, pair.tenantPod, tenancy.ReasonSuperClusterNotPlaced) {
+		if p.env.Said(pair.key, pair.tenantPod, tenancy.ReasonSuperClusterNotPlaced) {
 			return nil
 		}
 		// The informer of pods may be ahead of those that the cached Assignment follows from.
