@@ -15,8 +15,8 @@ import (
 )
 
 // All that is changed of a kube-scheduler once scheduler.New has built it is in this file. Each hook needs something of
-// kube-scheduler that its API does not promise; the test that is named with it fails where another version of Kubernetes
-// no longer has that.
+// kube-scheduler that its API does not promise; the test that is named with it fails where another version of
+// Kubernetes no longer has that.
 
 // SchedulePod chooses a node for a Pod, as scheduler.Scheduler.SchedulePod does.
 type SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error)

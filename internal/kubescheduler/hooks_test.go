@@ -21,8 +21,8 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// hooked runs a scheduler with a hook on a node that fits one of two pods, small and large, until nothing is left to do,
-// and returns large then.
+// hooked runs a scheduler with a hook on a node that fits one of two pods, small and large, until nothing is left to
+// do, and returns large then.
 func hooked(t *testing.T, hook func(sched *scheduler.Scheduler)) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithCancel(schedulertest.Context(t))

@@ -21,10 +21,9 @@ import (
 )
 
 // Fence lets a leader write for as long as nobody else can have been elected: RenewDeadline from the start of its last
-// renewal. Others take over LeaseDuration after they saw that renewal, so what is between the two is for writes on their
-// way: without another renewal they are given up at its end. Time passes for a process
-// that is stopped, and by the wall clock for a machine that was suspended; a machine whose clocks both stood still is
-// not fenced.
+// renewal. Others take over LeaseDuration after they saw that renewal, so what is between the two is for writes on
+// their way: without another renewal they are given up at its end. Time passes for a process that is stopped, and by
+// the wall clock for a machine that was suspended; a machine whose clocks both stood still is not fenced.
 //
 // Each write of a decision names one object, and capacity is the sum over many, so no resource version would refuse the
 // decision of a leader of the past. The zero value, with RenewDeadline set, is ready for use, by many goroutines.

@@ -25,8 +25,9 @@ import (
 //   - Clocks of two processes run equally fast. A Lease counts as expired when it was read unchanged for its duration,
 //     so not before the Fence of its holder has closed and what that has sent was given up.
 //   - Who writes its Lease after its Fence has closed, as one that was paused does, or has no answer before that, may
-//     have been taken for lost. It is elected anew: the Fence opens once all Leases were read again. So is who reads its
-//     Lease before it writes it, as an elector does but for an ordinary renewal: somebody may have deleted or changed it.
+//     have been taken for lost. It is elected anew: the Fence opens once all Leases were read again. So is who reads
+//     its Lease before it writes it, as an elector does but for an ordinary renewal: somebody may have deleted or
+//     changed it.
 //   - Lists of Leases that name no resource version show all that was written before, and processes of the program have
 //     their Leases in one namespace, under one name of the program. One in another namespace is seen by nobody.
 //   - A process without an election holds no Lease, and is seen by nobody.
