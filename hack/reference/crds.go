@@ -99,7 +99,7 @@ func crdsPage(code *source) (string, error) {
 				return "", fmt.Errorf("%s: no comment", strings.Join(fields.bare, ", "))
 			}
 			fmt.Fprintf(&page, "\n## %s\n\n`%s/%s`, %s%s. %s\n\n%s", crd.Spec.Names.Kind, crd.Spec.Group, version.Name,
-				scopes[crd.Spec.Scope], shortNames(crd.Spec.Names.ShortNames), prosaic(schema.Description),
+				scopes[crd.Spec.Scope], shortNames(crd.Spec.Names.ShortNames), prosaic(schema.Description)+ruled(schema),
 				table([]string{"field", "type", "rules", "what"}, fields.rows))
 		}
 	}
@@ -111,6 +111,15 @@ func shortNames(names []string) string {
 		return ""
 	}
 	return ", short `" + strings.Join(names, "`, `") + "`"
+}
+
+// ruled says what the rules of a kind as a whole are, "" where there are none.
+func ruled(schema property) string {
+	rules := schema.rules(false)
+	if len(rules) == 0 {
+		return ""
+	}
+	return " Rules: " + strings.Join(rules, "; ") + "."
 }
 
 func prosaic(text string) string { return escapeHTML(strings.Join(strings.Fields(text), " ")) }
@@ -199,7 +208,7 @@ func (p property) typeName() string {
 	}
 }
 
-// rules says what a field must be, and what it is where nobody writes it.
+// rules says what a field and the values of its list or map must be, and what it is where nobody writes it.
 func (p property) rules(required bool) []string {
 	var rules []string
 	if required {
@@ -208,10 +217,7 @@ func (p property) rules(required bool) []string {
 	if len(p.Default) > 0 && string(p.Default) != "{}" {
 		rules = append(rules, "default `"+string(p.Default)+"`")
 	}
-	of := p
-	if p.Items != nil && p.Items.Properties == nil {
-		of = *p.Items // those of the list's values are said in its row
-	}
+	of, _ := p.inner("")
 	if len(of.Enum) > 0 {
 		rules = append(rules, "one of `"+strings.Join(of.Enum, "`, `")+"`")
 	}
@@ -219,14 +225,18 @@ func (p property) rules(required bool) []string {
 		rules = append(rules, "matches `"+of.Pattern+"`")
 	}
 	for _, rule := range []string{
-		between(p.Minimum, p.Maximum, ""), between(of.MinLength, of.MaxLength, " characters"), between(p.MinItems, p.MaxItems, " items"),
-		between(nil, p.MaxProperties, " keys"),
+		between(of.Minimum, of.Maximum, ""), between(of.MinLength, of.MaxLength, " characters"),
+		between(p.MinItems, p.MaxItems, " items"), between(nil, p.MaxProperties, " keys"),
 	} {
 		if rule != "" {
 			rules = append(rules, rule)
 		}
 	}
-	for _, validation := range p.Validations {
+	validations := p.Validations
+	if p.Items != nil || p.AdditionalProperties != nil {
+		validations = slices.Concat(validations, of.Validations)
+	}
+	for _, validation := range validations {
 		rules = append(rules, escapeHTML(validation.Message))
 	}
 	return rules

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 // crds returns a checkout with one CustomResourceDefinition, whose spec has these properties.
@@ -25,6 +26,7 @@ func crds(t *testing.T, properties string) *source {
     schema:
       openAPIV3Schema:
         description: "Widget is\na thing. It has <parts>."
+        x-kubernetes-validations: [{message: x < y}, {message: z}]
         properties:
           apiVersion: {type: string}
           spec:
@@ -39,7 +41,7 @@ func crds(t *testing.T, properties string) *source {
 func TestCRDsPage(t *testing.T) {
 	t.Parallel()
 	const head = notice + "# Kinds\n\nThe fields of lists and maps are below `[]` and `{}`. \"Like\" names a row whose fields are the same.\n\n" +
-		"## Widget\n\n`x.io/v1`, cluster-scoped, short `w`. Widget is a thing. It has &lt;parts&gt;.\n\n" +
+		"## Widget\n\n`x.io/v1`, cluster-scoped, short `w`. Widget is a thing. It has &lt;parts&gt;. Rules: x &lt; y; z.\n\n" +
 		"| field | type | rules | what |\n| --- | --- | --- | --- |\n| `spec` | object |  | What it is to be. |\n"
 	for _, tc := range []struct {
 		name, properties string
@@ -74,6 +76,14 @@ func TestCRDsPage(t *testing.T) {
 				"| `spec.m{}` | map of quantity | at most 4 keys | M. |\n| `spec.t` | time |  | T. |\n",
 		},
 		{
+			name: "rules of the values of lists and maps",
+			properties: `{l: {description: L., type: array, x-kubernetes-validations: [{message: of l}],
+                items: {type: object, properties: {x: {description: X.}}, x-kubernetes-validations: [{message: of its items}]}},
+              m: {description: M., type: object, additionalProperties: {type: integer, minimum: 1, x-kubernetes-validations: [{message: of its values}]}}}`,
+			want: "| `spec.l[]` | list of object | of l; of its items | L. |\n| `spec.l[].x` |  |  | X. |\n" +
+				"| `spec.m{}` | map of integer | at least 1; of its values | M. |\n",
+		},
+		{
 			name: "what has the same fields is listed once",
 			properties: `{l: {description: L., type: array, items: {type: object, required: [x], properties: {x: {description: X.}, z: {description: Y.}}}},
               m: {description: M., type: object, properties: {x: {description: X.}, z: {description: Y.}}}}`,
@@ -103,4 +113,45 @@ func TestCRDsPage(t *testing.T) {
 	got, err := crdsPage(&source{root: t.TempDir()})
 	require.NoError(t, err)
 	require.NotContains(t, got, "## ")
+}
+
+// TestCRDsPageHasAllRules looks for the message of each rule in manifests/crds.
+func TestCRDsPageHasAllRules(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	page, err := crdsPage(&source{root: root})
+	require.NoError(t, err)
+	paths, err := filepath.Glob(filepath.Join(root, "manifests", "crds", "*_*.yaml"))
+	require.NoError(t, err)
+	var all []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var definition any
+		require.NoError(t, yaml.Unmarshal(text, &definition))
+		all = append(all, messages(definition)...)
+	}
+	require.NotEmpty(t, all)
+	for _, message := range all {
+		require.Contains(t, page, escapeHTML(message))
+	}
+}
+
+// messages returns those of the rules anywhere below part of a definition.
+func messages(part any) []string {
+	var found []string
+	switch part := part.(type) {
+	case []any:
+		for _, below := range part {
+			found = append(found, messages(below)...)
+		}
+	case map[string]any:
+		if message, isRule := part["message"].(string); isRule {
+			found = append(found, message)
+		}
+		for _, below := range part {
+			found = append(found, messages(below)...)
+		}
+	}
+	return found
 }
