@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -186,6 +187,21 @@ func (b *bed) tolerate(t *testing.T, length string) {
 	})
 }
 
+// linger sets how long the pods that are there stay on a node that is not ready; those after them stay 5 s.
+func (b *bed) linger(ctx context.Context, t *testing.T, length time.Duration) {
+	t.Helper()
+	t.Logf("(pods stay on a node that is not ready for %s)", length)
+	pods, err := b.pods(ctx, all)
+	require.NoError(t, err)
+	for i := range pods {
+		await.Change(t, b.tenant, &pods[i], func(pod *corev1.Pod) {
+			for i := range pod.Spec.Tolerations {
+				pod.Spec.Tolerations[i].TolerationSeconds = ptr.To(int64(length.Seconds()))
+			}
+		})
+	}
+}
+
 // killScheduler kills vc-scheduler and starts another.
 func (b *bed) killScheduler(t *testing.T) {
 	t.Helper()
@@ -217,16 +233,17 @@ func equal[T any](ctx context.Context, t *testing.T, what string, want T, get ge
 }
 
 // stays fails if get returns anything but want before a time.
-func stays[T any](ctx context.Context, t *testing.T, until time.Time, what string, want T, get get[T]) {
+func stays[T any](ctx context.Context, t *testing.T, end time.Time, what string, want T, get get[T]) {
 	t.Helper()
-	ctx, cancel := context.WithDeadline(ctx, until)
+	until, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
-		if difference := differs(context.WithoutCancel(ctx), want, get); difference != "" {
+	err := wait.PollUntilContextCancel(until, tick, true, func(context.Context) (bool, error) {
+		if difference := differs(ctx, want, get); difference != "" {
 			return false, errors.New(difference)
 		}
 		return false, nil
 	})
+	require.NoError(t, ctx.Err(), what)
 	require.ErrorIs(t, err, context.DeadlineExceeded, what)
 	t.Logf("  ok: %s stays %v", what, want)
 }

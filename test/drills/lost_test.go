@@ -119,7 +119,6 @@ func (b *bed) cut(ctx context.Context, t *testing.T) {
 	equal(ctx, t, "all that the tenant saw of the StatefulSet's pod", map[instance]bool{second: true}, seen)
 	equal(ctx, t, "what the Job has tried", tries{Succeeded: 1, Pods: 1}, b.job)
 	eventually(ctx, t, "the tenant's pods", 2, b.count)
-	require.NoError(t, b.Ended())
 }
 
 // placeDatabase makes namespace db in r1, and lets the pod of its Job succeed.

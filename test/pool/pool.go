@@ -46,7 +46,8 @@ type Options struct {
 	Log io.Writer
 	// Folder gets the folder of all state; "" is /dev/shm where there is one, so that etcd writes to memory.
 	Folder string
-	// Keep is a folder to which Stop copies the logs of our programs, "" for nowhere.
+	// Keep is a folder to which Stop copies the logs of our programs and of kwok, and below the name of each control
+	// plane those of its programs; "" for nowhere.
 	Keep string
 }
 
@@ -63,8 +64,9 @@ type Pool struct {
 	// Programs are ours: vc-scheduler, then the syncers, as syncer-ID.
 	Programs []*Program
 
-	mu    sync.Mutex
-	stops []func()
+	mu      sync.Mutex
+	stops   []func()
+	notKept error // of keep
 }
 
 // Cluster is a control plane of a pool.
@@ -86,6 +88,8 @@ type Program struct {
 	Name    string
 	Process *launch.Process
 	command []string
+	// stopped is one that is not meant to run.
+	stopped bool
 }
 
 // New makes the folder of a pool.
@@ -120,17 +124,35 @@ func (p *Pool) Stop() error {
 	for _, stop := range slices.Backward(p.stops) {
 		stop()
 	}
-	var errs []error
-	for _, program := range p.Programs {
-		if p.options.Keep != "" {
-			errs = append(errs, keep(program.Process.Log, p.options.Keep))
-		}
+	for _, program := range p.all() {
+		p.keep("", program.Process)
 	}
-	return errors.Join(append(errs, os.RemoveAll(p.Folder))...)
+	return errors.Join(p.notKept, os.RemoveAll(p.Folder))
 }
 
-// keep copies a file to a folder.
-func keep(file, folder string) error {
+// all returns our programs and each kwok.
+func (p *Pool) all() []*Program {
+	all := slices.Clone(p.Programs)
+	for _, super := range p.Supers {
+		if super.Kwok != nil {
+			all = append(all, super.Kwok)
+		}
+	}
+	return all
+}
+
+// keep copies the logs of processes to a folder below Options.Keep.
+func (p *Pool) keep(below string, processes ...*launch.Process) {
+	if p.options.Keep == "" {
+		return
+	}
+	for _, process := range processes {
+		p.notKept = errors.Join(p.notKept, copyTo(filepath.Join(p.options.Keep, below), process.Log))
+	}
+}
+
+// copyTo copies a file to a folder.
+func copyTo(folder, file string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -219,6 +241,7 @@ func (p *Pool) start(options []controlplane.Options) ([]*controlplane.ControlPla
 
 // connect makes the client of a control plane, and asks how our programs reach it.
 func (p *Pool) connect(ctx context.Context, name string, plane *controlplane.ControlPlane) (*Cluster, error) {
+	p.OnStop(func() { plane.Stop(); p.keep(name, plane.Processes()...) }) // their logs go with them
 	made := &Cluster{ControlPlane: plane, Name: name}
 	config := rest.CopyConfig(plane.Config)
 	config.QPS = -1
@@ -268,7 +291,7 @@ func (p *Pool) Launch(program *Program) error {
 	if err != nil {
 		return err // the process that has ended stays
 	}
-	program.Process = process
+	program.Process, program.stopped = process, false
 	p.OnStop(process.Kill)
 	return nil
 }
@@ -277,7 +300,7 @@ func (p *Pool) Launch(program *Program) error {
 const patience = 5 * time.Minute
 
 // Eventually waits until done returns no error, which says what is missing, at most for five minutes. It returns an
-// error at once when one of our programs has ended.
+// error at once when one of our programs, or a kwok, has ended.
 func (p *Pool) Eventually(ctx context.Context, done func(ctx context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -293,10 +316,10 @@ func (p *Pool) Eventually(ctx context.Context, done func(ctx context.Context) er
 	return nil
 }
 
-// Ended returns an error with the end of its log if one of our programs has ended.
+// Ended returns an error with the end of its log if one of our programs, or a kwok that is meant to run, has ended.
 func (p *Pool) Ended() error {
-	for _, program := range p.Programs {
-		if !program.Process.Ended() {
+	for _, program := range p.all() {
+		if program.stopped || !program.Process.Ended() {
 			continue
 		}
 		content, err := os.ReadFile(program.Process.Log)

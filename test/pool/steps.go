@@ -27,7 +27,7 @@ func Node(name string, capacity ...string) *corev1.Node {
 }
 
 // Join gives a super cluster nodes and registers it. flags are those of kwok.
-func (p *Pool) Join(ctx context.Context, super *Cluster, nodes []*corev1.Node, flags ...string) (err error) {
+func (p *Pool) Join(ctx context.Context, super *Cluster, nodes []*corev1.Node, flags ...string) error {
 	// The syncer asks there whether Pod Security is enforced.
 	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if err := controlplane.Create(ctx, super.Client, own, builders.SuperClusterInfo(super.Name)); err != nil {
@@ -42,9 +42,11 @@ func (p *Pool) Join(ctx context.Context, super *Cluster, nodes []*corev1.Node, f
 	if err := os.WriteFile(kubeconfig, super.KubeConfig, 0o600); err != nil {
 		return err
 	}
-	if super.Kwok, err = p.Run("kwok-"+super.Name, "kwok", append([]string{"--kubeconfig", kubeconfig, "--manage-all-nodes"}, flags...)...); err != nil {
+	kwok, err := p.Run("kwok-"+super.Name, "kwok", append([]string{"--kubeconfig", kubeconfig, "--manage-all-nodes"}, flags...)...)
+	if err != nil {
 		return err
 	}
+	super.Kwok = kwok
 	account, err := controlplane.Account(ctx, super.ControlPlane, "supercluster/vc-scheduler.yaml", systemNamespace, "vc-scheduler")
 	if err != nil {
 		return err
@@ -58,6 +60,7 @@ func (p *Pool) Join(ctx context.Context, super *Cluster, nodes []*corev1.Node, f
 
 // StopSuper kills all programs of a super cluster: an API server that is asked to end waits for its watches.
 func (p *Pool) StopSuper(super *Cluster) {
+	super.Kwok.stopped = true
 	super.Kwok.Process.Kill()
 	super.Stop()
 }
