@@ -266,10 +266,8 @@ func Run(ctx context.Context, options *Options) error {
 	} else {
 		options.PodPatience = 0 // there is no other super cluster
 	}
-	if options.PodSecurityLevel != "" {
-		if err := syncer.ProvePodSecurity(ctx, super); err != nil {
-			return err
-		}
+	if err := options.provePodSecurity(ctx, super); err != nil {
+		return err
 	}
 	engineMetrics, err := engine.NewMetrics(metrics.Registry)
 	if err != nil {
@@ -312,6 +310,14 @@ func (o *Options) leaseNamespace() string {
 		return cmp.Or(o.LeaderElectNamespace, "vc-manager")
 	}
 	return cmp.Or(o.LeaderElectNamespace, "superpool-system")
+}
+
+// provePodSecurity returns why the super cluster does not enforce the level of Pod Security that is asked for.
+func (o *Options) provePodSecurity(ctx context.Context, super *rest.Config) error {
+	if o.PodSecurityLevel == "" {
+		return nil
+	}
+	return syncer.ProvePodSecurity(ctx, super) //nolint:wrapcheck // it says all
 }
 
 // clusters returns the client configurations of the meta cluster and of the super cluster: without a pool they are one.
