@@ -113,6 +113,23 @@ func (f *Fence) writing() (term context.Context, err error) {
 	return f.term, nil
 }
 
+// hasLed returns whether the process was elected.
+func (f *Fence) hasLed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.until.IsZero()
+}
+
+// hasExpired returns whether others may have been elected since the last renewal.
+func (f *Fence) hasExpired() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closedFor() >= f.grace()
+}
+
+// grace is for how long writes may be on their way once the fence has closed.
+func (f *Fence) grace() time.Duration { return max(0, f.LeaseDuration-f.RenewDeadline) }
+
 // isOpen returns whether the leader was elected and the fence has not closed.
 func (f *Fence) isOpen() bool {
 	term, err := f.writing()
@@ -130,12 +147,11 @@ func (f *Fence) closedFor() time.Duration {
 func (f *Fence) renewed(started time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	grace := max(0, f.LeaseDuration-f.RenewDeadline)
-	if f.term != nil && f.closedFor() >= grace {
+	if f.term != nil && f.closedFor() >= f.grace() {
 		f.end() // another may have been elected meanwhile
 	}
 	f.until = started.Add(f.RenewDeadline)
-	left := grace - f.closedFor()
+	left := f.grace() - f.closedFor()
 	if f.expiry != nil && f.expiry.Stop() {
 		f.expiry.Reset(left)
 		return

@@ -66,10 +66,16 @@ func TestFence(t *testing.T) {
 			require.NoError(t, lock.Update(t.Context(), mine))
 			inner.pass(deadline - time.Second)
 		}},
-		"renewed after a pause, for nobody else was elected": {do: func(t *testing.T, lock resourcelock.Interface, inner *slowLock) {
+		"renewed late, before another can be elected": {do: func(t *testing.T, lock resourcelock.Interface, inner *slowLock) {
+			require.NoError(t, lock.Create(t.Context(), mine))
+			inner.pass(deadline + time.Second)
+			require.NoError(t, lock.Update(t.Context(), mine))
+		}},
+		"paused, and refused for good": {lapsed: true, do: func(t *testing.T, lock resourcelock.Interface, inner *slowLock) {
 			require.NoError(t, lock.Create(t.Context(), mine))
 			inner.pass(time.Hour)
-			require.NoError(t, lock.Update(t.Context(), mine))
+			require.ErrorIs(t, lock.Update(t.Context(), mine), errLost)
+			require.ErrorIs(t, lock.Update(t.Context(), mine), errLost)
 		}},
 		"a renewal counts from its beginning": {lapsed: true, do: func(t *testing.T, lock resourcelock.Interface, inner *slowLock) {
 			inner.delay = deadline

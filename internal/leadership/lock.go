@@ -24,10 +24,9 @@ import (
 //
 //   - Clocks of two processes run equally fast. A Lease counts as expired when it was read unchanged for its duration,
 //     so not before the Fence of its holder has closed and what that has sent was given up.
-//   - Who writes its Lease after its Fence has closed, as one that was paused does, or has no answer before that, may
-//     have been taken for lost. It is elected anew: the Fence opens once all Leases were read again. So is who reads
-//     its Lease before it writes it, as an elector does but for an ordinary renewal: somebody may have deleted or
-//     changed it.
+//   - Who has led and renews its Lease after its duration, as one that was paused does, or has no answer before that, or
+//     reads that it does not hold it, may have been taken for lost. It leads no more (errLost), so that its process
+//     ends: another one begins with nothing noted of tenants that others have worked on.
 //   - Lists of Leases that name no resource version show all that was written before, and processes of the program have
 //     their Leases in one namespace, under one name of the program. One in another namespace is seen by nobody.
 //   - A process without an election holds no Lease, and is seen by nobody.
@@ -41,7 +40,12 @@ type lock struct {
 	// read is whether the Lease was read since it was written last, and holder who held it then, "" for nobody.
 	read   bool
 	holder string
+	// lost is whether another may have been elected since this process was.
+	lost bool
 }
+
+// errLost is the error of a leader that may have been taken for lost. It has it until its process ends.
+var errLost = errors.New("another may have been elected since the last renewal of the Lease: this process leads no more")
 
 // Get implements resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -75,24 +79,40 @@ func (l *lock) write(
 		}
 		return write(ctx, record)
 	}
-	held := !l.read && l.fence.isOpen()
-	if !held {
-		if err := l.others.none(ctx); err != nil { // so that who has to wait holds nothing for which others wait
-			l.fence.close()
-			return err
-		}
+	if l.fence.hasLed() {
+		return l.renew(ctx, record, write)
+	}
+	if err := l.others.none(ctx); err != nil { // so that who has to wait holds nothing for which others wait
+		return err
 	}
 	started := l.fence.now()
 	if err := write(ctx, record); err != nil {
 		return err
 	}
-	if !held || !l.fence.isOpen() {
-		if err := l.others.none(ctx); err != nil {
-			l.fence.close()
-			record.HolderIdentity = ""
-			return errors.Join(err, l.Interface.Update(ctx, record))
-		}
-		l.others.clear(ctx)
+	if err := l.others.none(ctx); err != nil {
+		record.HolderIdentity = ""
+		return errors.Join(err, l.Interface.Update(ctx, record))
+	}
+	l.read = false
+	l.fence.renewed(started)
+	l.others.clear(ctx)
+	return nil
+}
+
+// renew writes the Lease of a leader.
+func (l *lock) renew(
+	ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error,
+) error {
+	started := l.fence.now()
+	if l.lost = l.lost || l.fence.hasExpired() || l.read && l.holder != l.Identity(); l.lost {
+		l.fence.close()
+		return errLost
+	}
+	if err := write(ctx, record); err != nil {
+		return err
+	}
+	if l.lost = l.fence.hasExpired(); l.lost {
+		return errLost
 	}
 	l.read = false
 	l.fence.renewed(started)

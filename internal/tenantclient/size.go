@@ -9,7 +9,8 @@ import (
 const mapEntryOverhead = 16
 
 // mapOverhead is what a map takes besides its entries, for mapRoom of which it has room from the first on.
-const mapOverhead, mapRoom = 48, 8
+// The room doubles, up to about mapDoubles.
+const mapOverhead, mapRoom, mapDoubles = 48, 8, 256
 
 // sizeOf returns how many bytes of memory an object takes: not its size as text, since a list of empty structures has
 // hardly any. What is kept once for many objects, such as a time zone, counts nothing.
@@ -43,8 +44,12 @@ func below(value reflect.Value) int64 {
 		of := value.Type()
 		entry := int64(of.Key().Size()) + int64(of.Elem().Size()) //nolint:gosec // the size of a type
 		size := mapOverhead + int64(value.Len())*(entry+mapEntryOverhead)
-		if n := value.Len(); n > 0 && n <= mapRoom {
-			size = mapOverhead + mapRoom*(entry+1)
+		if n := value.Len(); n > 0 && n <= mapDoubles {
+			room := int64(mapRoom)
+			for room < int64(n) {
+				room *= 2
+			}
+			size = mapOverhead + room*(entry+1)
 		}
 		for entries := value.MapRange(); entries.Next(); {
 			size += below(entries.Key()) + below(entries.Value())
