@@ -36,7 +36,8 @@ type target struct {
 
 // program is what every pool of real API servers depends on.
 var program = []string{
-	"apis", "cmd", "go.mod", "go.sum", "hack/lib", "hack/tools", "internal", "Makefile", "manifests", "plugins", "test/builders", "test/controlplane", "test/pool",
+	"apis", "cmd", "go.mod", "go.sum", "hack/lib", "hack/tools", "internal", "Makefile", "manifests", "plugins", "test/await", "test/builders",
+	"test/controlplane", "test/modcache", "test/pool",
 }
 
 func dependsOn(paths ...string) []string { return append(paths, program...) }
@@ -61,8 +62,11 @@ var targets = []target{
 
 	{
 		name: "shards", timeout: 10 * time.Minute, again: againInIntegration, light: true,
-		make:    []string{"test-integration", "RUN=TestShards", "INTEGRATION=./test/integration/scheduling ./test/integration/syncer"},
-		touches: []string{"internal/leadership", "cmd/syncer/app", "cmd/vc-scheduler/app", "test/integration/scheduling/shards_test.go", "test/integration/syncer/shards_test.go"},
+		make: []string{"test-integration", "RUN=TestShards", "INTEGRATION=./test/integration/scheduling ./test/integration/syncer"},
+		touches: []string{
+			"internal/leadership", "internal/scheduling/tenant.go", "internal/syncer/custom.go", "internal/syncer/session.go", "internal/syncer/syncer.go",
+			"cmd/syncer/app", "cmd/vc-scheduler/app", "manifests/shards", "test/integration/scheduling/shards_test.go", "test/integration/syncer/shards_test.go",
+		},
 	},
 	{
 		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
@@ -86,7 +90,7 @@ var targets = []target{
 		name: "integration-race", timeout: 90 * time.Minute, make: []string{"test-integration-race"}, again: "make test-integration-race INTEGRATION=./{package} RUN={test}", nightly: true,
 		inputs: dependsOn("test"),
 	},
-	{name: "e2e", timeout: 30 * time.Minute, make: []string{"test-e2e"}, again: againInDemo, nightly: true, inputs: dependsOn("test/e2e", "hack")},
+	{name: "e2e", timeout: 30 * time.Minute, make: []string{"test-e2e"}, again: againInDemo, nightly: true, inputs: dependsOn("test/e2e", "test/perf", "hack")},
 	{name: "attacks-all", timeout: 20 * time.Minute, make: []string{"test-attacks"}, again: againInAttacks, nightly: true, inputs: dependsOn("test/attacks", "hack/attacks.sh")},
 	{name: "siege", timeout: 20 * time.Minute, make: []string{"siege"}, nightly: true, inputs: dependsOn("test/attacks", "hack/attacks.sh")},
 	{name: "model-all", timeout: time.Hour, make: []string{"test-model", "MODEL_STEPS=1000000", "MODEL_SEED=SEED"}, nightly: true, inputs: program},

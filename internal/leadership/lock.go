@@ -24,8 +24,8 @@ import (
 //
 //   - Clocks of two processes run equally fast. A Lease counts as expired when it was read unchanged for its duration,
 //     so not before the Fence of its holder has closed and what that has sent was given up.
-//   - Who has led and renews its Lease after its duration, as one that was paused does, or has no answer before that, or
-//     reads that it does not hold it, may have been taken for lost. It leads no more (errLost), so that its process
+//   - Who has led and renews its Lease after its duration, as one that was paused does, or has no answer before that,
+//     or reads that it does not hold it, may have been taken for lost. It leads no more (errLost), so that its process
 //     ends: another one begins with nothing noted of tenants that others have worked on.
 //   - Lists of Leases that name no resource version show all that was written before, and processes of the program have
 //     their Leases in one namespace, under one name of the program. One in another namespace is seen by nobody.

@@ -351,8 +351,8 @@ func locks(t *testing.T) (stored *stored, mine, other *lock, record func(holder 
 	}
 }
 
-// TestALeaseThatSomebodyDeletes: a leader that finds its Lease deleted, or somebody else's, closes its fence and leads no
-// more: others may have been elected.
+// TestALeaseThatSomebodyDeletes: a leader that finds its Lease deleted, or somebody else's, closes its fence and leads
+// no more: others may have been elected.
 func TestALeaseThatSomebodyDeletes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
