@@ -41,16 +41,7 @@ func below(value reflect.Value) int64 {
 		if value.IsNil() {
 			return 0
 		}
-		of := value.Type()
-		entry := int64(of.Key().Size()) + int64(of.Elem().Size()) //nolint:gosec // the size of a type
-		size := mapOverhead + int64(value.Len())*(entry+mapEntryOverhead)
-		if n := value.Len(); n > 0 && n <= mapDoubles {
-			room := int64(mapRoom)
-			for room < int64(n) {
-				room *= 2
-			}
-			size = mapOverhead + room*(entry+1)
-		}
+		size := ofMap(value)
 		for entries := value.MapRange(); entries.Next(); {
 			size += below(entries.Key()) + below(entries.Value())
 		}
@@ -71,3 +62,17 @@ func below(value reflect.Value) int64 {
 
 // plain returns whether values of a kind point to nothing.
 func plain(kind reflect.Kind) bool { return kind >= reflect.Bool && kind <= reflect.Complex128 }
+
+// ofMap returns the size of a map without what its keys and values point to.
+func ofMap(value reflect.Value) int64 {
+	of, entries := value.Type(), int64(value.Len())
+	entry := sizeOfType(of.Key()) + sizeOfType(of.Elem())
+	if entries == 0 || entries > mapDoubles {
+		return mapOverhead + entries*(entry+mapEntryOverhead)
+	}
+	room := int64(mapRoom)
+	for room < entries {
+		room *= 2
+	}
+	return mapOverhead + room*(entry+1)
+}
