@@ -338,6 +338,13 @@ func (q *Queue) Len() int {
 	return q.depth
 }
 
+// Processing returns the number of keys between Get and Done.
+func (q *Queue) Processing() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.processing)
+}
+
 // ShutDown makes Get return true and stops all timers. Unlike client-go's queues, it drops the keys that are waiting.
 func (q *Queue) ShutDown() {
 	q.mu.Lock()

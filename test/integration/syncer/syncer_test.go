@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -426,7 +425,7 @@ func patrols(t *testing.T, numbers *prometheus.Registry) {
 			// What follows is read after this: a queue that is empty then is so behind the patrol. A key that was added
 			// while it was in processing is in the queue only afterwards.
 			ended := values(t, numbers, patrolsEnded)
-			depths, working, again := queued(t, numbers), values(t, ctrlmetrics.Registry, "controller_runtime_active_workers"), queued(t, numbers)
+			depths, working, again := queued(t, numbers), values(t, numbers, "vc_syncer_queue_processing"), queued(t, numbers)
 			if len(depths) == 0 || len(ended) != len(depths) {
 				return fmt.Errorf("%d of %d kinds are patrolled", len(ended), len(depths))
 			}
@@ -568,7 +567,7 @@ func (w *world) versions(t *testing.T) map[string]string {
 }
 
 // values returns the values of a metric with one label, by that.
-func values(t *testing.T, numbers prometheus.Gatherer, name string) map[string]float64 {
+func values(t *testing.T, numbers *prometheus.Registry, name string) map[string]float64 {
 	t.Helper()
 	families, err := numbers.Gather()
 	require.NoError(t, err)
