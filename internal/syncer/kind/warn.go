@@ -117,12 +117,14 @@ func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, rea
 
 // Warned returns whether the last warning about key was about this object, with that reason.
 func (e *Env) Warned(key engine.Key, object client.Object, reason string) bool {
-	return e.Warnings.isAbout(key, aboutOf(object, reason))
+	is, _ := e.Warnings.isAbout(key, aboutOf(object, reason))
+	return is
 }
 
 // Said is Warned, but false where the recorder had no room for that warning.
 func (e *Env) Said(key engine.Key, object client.Object, reason string) bool {
-	return e.Warnings.isSaid(key, aboutOf(object, reason))
+	is, said := e.Warnings.isAbout(key, aboutOf(object, reason))
+	return is && said
 }
 
 func aboutOf(object client.Object, reason string) string { return string(object.GetUID()) + reason }
@@ -199,20 +201,12 @@ func (w *warnings) IsNew(key engine.Key, about, text string) bool {
 	return true
 }
 
-// isAbout returns whether the last warning about key is about that.
-func (w *warnings) isAbout(key engine.Key, about string) bool {
+// isAbout returns whether the last warning about key is about that, and whether it was said.
+func (w *warnings) isAbout(key engine.Key, about string) (is, said bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, exists := w.last[key]
-	return exists && last.about == maphash.String(seed, about)
-}
-
-// isSaid is isAbout, but false of a warning that is unsaid.
-func (w *warnings) isSaid(key engine.Key, about string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last, exists := w.last[key]
-	return exists && last != (warning{about: last.about}) && last.about == maphash.String(seed, about)
+	return exists && last.about == maphash.String(seed, about), last.text != 0
 }
 
 // unsaid notes that nobody has read the last warning about key: the next one is new, whatever it says.
@@ -220,7 +214,7 @@ func (w *warnings) unsaid(key engine.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if last, exists := w.last[key]; exists {
-		w.last[key] = warning{about: last.about}
+		w.last[key] = warning{about: last.about} // no text has hash 0, but by chance
 	}
 }
 

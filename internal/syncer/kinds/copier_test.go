@@ -43,6 +43,11 @@ func (r toldRecorder) Event(object runtime.Object, eventType, reason, message st
 	return true
 }
 
+// fullRecorder is a kind.Recorder without room.
+type fullRecorder struct{}
+
+func (fullRecorder) Event(runtime.Object, string, string, string) bool { return false }
+
 // pool is an Env over caches that the tests fill, and fake clients. The tenant's namespace web is ready, and not placed
 // here. Its pods are isolated.
 type pool struct {

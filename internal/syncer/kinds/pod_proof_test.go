@@ -293,9 +293,15 @@ func TestNotPlacedCosts(t *testing.T) {
 		},
 	}).Build()
 	p.tenantCache[kind.Pod] = []client.Object{proofPod("uid")}
-	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
+	key, room := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, p.tenant.Recorder
+	p.tenant.Recorder = fullRecorder{}
+	_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"get web"}, reads)
+	p.tenant.Recorder = room
+	_, err = p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+	require.NoError(t, err)
+	require.Len(t, p.events.Events, 1, "it is said once there is room")
 	require.Contains(t, <-p.events.Events, "SuperClusterNotPlaced")
 
 	reads = nil
