@@ -164,7 +164,7 @@ ran: bin/gate ## Print when each target of gate and nightly last passed, and how
 .PHONY: build-tests
 build-tests:
 	@$(GOBUILD) "test packages" $(GO) build -v ./...
-	$(GO) vet -tags e2e,realnodes,attacks,siege,drills ./...
+	$(GO) vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./...
 
 # TestModel has one goroutine at a time, so that there are no races to find, and a target of its own: test-model.
 .PHONY: test-unit
@@ -225,6 +225,15 @@ AWAY ?= 2m
 .PHONY: drills
 drills: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Drain, lose and return super clusters of a pool of real API servers, and take it down: AWAY=2m.
 	$(GO) test -tags drills -count 1 -timeout 35m $(if $(TEST_JSON),,-v) $$TEST_ARGS ./test/drills -args -away $(AWAY)
+
+# The commit of the version before, which users have: that of the last release, or of a landing.
+PREVIOUS ?= a511db04575dad8228fb04272fc8b7d46cd5e2f2
+_output/previous/%/bin/syncer:
+	@mkdir -p $(@D) && git archive $* | tar -x -C $(@D)/..
+	cd $(@D)/.. && $(GO) build -o bin/ ./cmd/vc-scheduler ./cmd/syncer
+.PHONY: upgrade
+upgrade: _output/previous/$(PREVIOUS)/bin/syncer $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Upgrade a pool from another version and back, one program at a time under load: PREVIOUS=<commit>.
+	$(GO) test -tags upgrade -count 1 -timeout 25m $(if $(TEST_JSON),,-v) $$TEST_ARGS ./test/upgrade -args -from $(CURDIR)/_output/previous/$(PREVIOUS)
 
 # The database is a Go module: nothing else is asked for.
 .PHONY: vulnerabilities

@@ -96,6 +96,7 @@ var targets = []target{
 	{name: "model-all", timeout: time.Hour, make: []string{"test-model", "MODEL_STEPS=1000000", "MODEL_SEED=SEED"}, nightly: true, inputs: program},
 	{name: "soak", timeout: 90 * time.Minute, make: []string{"soak", "SOAK=1h", "SOAK_SEED=SEED"}, nightly: true, inputs: dependsOn("test/soak")},
 	{name: "drills", timeout: 40 * time.Minute, make: []string{"drills"}, again: "make drills", nightly: true, inputs: dependsOn("test/drills")},
+	{name: "upgrade", timeout: 30 * time.Minute, make: []string{"upgrade"}, nightly: true, inputs: dependsOn("test/upgrade")},
 	{
 		name: "realnodes-all", timeout: time.Hour, make: []string{"test-realnodes"}, again: againInRealnodes, nightly: true,
 		inputs: dependsOn("test/realnodes", "hack/realnodes"),

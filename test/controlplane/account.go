@@ -31,14 +31,20 @@ type User struct {
 	KubeConfig []byte
 }
 
-// Account creates the objects in a file below manifests that grant a program its rights, and returns the program's
-// service account of that namespace and name, which has these rights and no others.
+// Account applies the objects in a file below manifests that grant a program its rights, and returns the program's
+// service account of that namespace and name, which has these rights and no others. They take the place of rights of
+// the same names.
 func Account(ctx context.Context, controlPlane *ControlPlane, file, namespace, name string) (*User, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(filepath.Join(root, "manifests", file))
+	return AccountOf(ctx, controlPlane, root, file, namespace, name)
+}
+
+// AccountOf is Account with the manifests of another source tree: the folder of its go.mod.
+func AccountOf(ctx context.Context, controlPlane *ControlPlane, source, file, namespace, name string) (*User, error) {
+	content, err := os.ReadFile(filepath.Join(source, "manifests", file))
 	if err != nil {
 		return nil, fmt.Errorf("reading the rights: %w", err)
 	}
@@ -57,8 +63,9 @@ func Account(ctx context.Context, controlPlane *ControlPlane, file, namespace, n
 		} else if err != nil {
 			return nil, fmt.Errorf("parsing %s: %w", file, err)
 		}
-		if err := admin.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil { // another account of the same rights
-			return nil, fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
+		apply := client.ApplyConfigurationFromUnstructured(object)
+		if err := admin.Apply(ctx, apply, client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
+			return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		if kind := object.GetKind(); kind == "ClusterRole" || kind == "Role" {
 			roles = append(roles, object)

@@ -172,9 +172,14 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 	if len(option.CRDs) == 0 {
 		return release, nil
 	}
+	return release, c.InstallCRDs(option.CRDs)
+}
+
+// InstallCRDs creates the CRDs of files and folders, and updates those that there are.
+func (c *ControlPlane) InstallCRDs(paths []string) error {
 	// By itself it waits for ten seconds, which is little while several API servers start.
-	_, err = envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{Paths: option.CRDs, ErrorIfPathMissing: true, MaxTime: 5 * time.Minute})
-	return release, err
+	_, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true, MaxTime: 5 * time.Minute})
+	return err
 }
 
 // Backup stops the control plane, copies its data to folder, which is not there yet, and starts it again.

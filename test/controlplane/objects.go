@@ -13,15 +13,20 @@ import (
 
 // MetaCRDs returns the CRDs of a meta cluster: ours, and Clusters of Cluster API.
 func MetaCRDs(ctx context.Context) ([]string, error) {
-	ours, err := SuperpoolCRDs()
+	root, err := Root()
 	if err != nil {
 		return nil, err
 	}
+	return MetaCRDsOf(ctx, root)
+}
+
+// MetaCRDsOf is MetaCRDs with ours of another source tree: the folder of its go.mod.
+func MetaCRDsOf(ctx context.Context, source string) ([]string, error) {
 	clusterAPI, err := modcache.Dir(ctx, "sigs.k8s.io/cluster-api")
 	if err != nil {
 		return nil, fmt.Errorf("looking for the CRDs of Cluster API: %w", err)
 	}
-	return []string{ours, filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")}, nil
+	return []string{filepath.Join(source, "manifests", "crds"), filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")}, nil
 }
 
 // Create creates objects one after the other, as far as it comes.

@@ -40,6 +40,8 @@ type Options struct {
 	// NAME=value.
 	Flags       func(program string) ([]string, error)
 	Environment []string
+	// Source is the folder of the source tree, built, whose programs, CRDs and rights the pool has; "" is this one.
+	Source string
 	// Policy is the TenantPolicy of all tenants, "" for the default.
 	Policy string
 	// Log gets a line for what a pool does.
@@ -57,6 +59,8 @@ const MetaName = "meta"
 // Pool is one that runs.
 type Pool struct {
 	options Options
+	// root is the folder of this repository.
+	root string
 	// Folder holds all state.
 	Folder          string
 	Meta            *Cluster
@@ -87,6 +91,8 @@ type Cluster struct {
 type Program struct {
 	Name    string
 	Process *launch.Process
+	// binary is the file of the program, command what starts it by a link to that, which has its name.
+	binary  string
 	command []string
 	// stopped is one that is not meant to run.
 	stopped bool
@@ -102,7 +108,11 @@ func New(options Options) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the folder of a pool: %w", err)
 	}
-	return &Pool{options: options, Folder: folder}, nil
+	root, err := controlplane.Root()
+	if options.Source == "" {
+		options.Source = root
+	}
+	return &Pool{options: options, root: root, Folder: folder}, err
 }
 
 // Say writes a line with the time to the log.
@@ -209,7 +219,7 @@ func (p *Pool) StartControlPlanes(ctx context.Context) error {
 // controlPlanes returns how to start meta, the super clusters and the tenants. Only super clusters have nodes, so only
 // they have a kube-scheduler. Without controllers nobody takes off the taint that Nodes are created with.
 func (p *Pool) controlPlanes(ctx context.Context) ([]controlplane.Options, error) {
-	crds, err := controlplane.MetaCRDs(ctx)
+	crds, err := controlplane.MetaCRDsOf(ctx, p.options.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -265,28 +275,24 @@ func (c *Cluster) through(kubeconfig []byte) ([]byte, error) {
 
 // Run starts a program of bin/ under a name of its own, which is also what its requests say of who asks. Stop kills it.
 func (p *Pool) Run(name, binary string, args ...string) (*Program, error) {
-	program, err := p.prepare(name, binary, args...)
-	if err != nil {
-		return nil, err
-	}
+	program := p.prepare(name, filepath.Join(p.root, "bin", binary), args...)
 	return program, p.Launch(program)
 }
 
 // prepare returns a program that does not run yet.
-func (p *Pool) prepare(name, binary string, args ...string) (*Program, error) {
-	root, err := controlplane.Root()
-	if err != nil {
-		return nil, err
-	}
-	link := filepath.Join(p.Folder, name)
-	if err := os.Symlink(filepath.Join(root, "bin", binary), link); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, err
-	}
-	return &Program{Name: name, command: append([]string{link}, args...)}, nil
+func (p *Pool) prepare(name, binary string, args ...string) *Program {
+	return &Program{Name: name, binary: binary, command: append([]string{filepath.Join(p.Folder, name)}, args...)}
 }
 
 // Launch starts a program again that has ended.
 func (p *Pool) Launch(program *Program) error {
+	link := filepath.Join(p.Folder, program.Name)
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(program.binary, link); err != nil {
+		return err
+	}
 	process, err := launch.Run(p.Folder, program.Name, program.command)
 	if err != nil {
 		return err // the process that has ended stays

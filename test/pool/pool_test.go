@@ -2,7 +2,9 @@ package pool
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,11 +23,13 @@ func TestEnded(t *testing.T) {
 	p.Supers = []*Cluster{super}
 	require.NoError(t, p.Ended(), "before it has joined")
 
-	super.Kwok = &Program{Name: "kwok-r1", command: []string{"sleep", "60"}}
+	sleep, err := exec.LookPath("sleep")
+	require.NoError(t, err)
+	super.Kwok = p.prepare("kwok-r1", sleep, "60")
 	require.NoError(t, p.Launch(super.Kwok))
 	require.NoError(t, p.Ended())
 	super.Kwok.Process.Kill()
-	require.ErrorContains(t, p.Ended(), "kwok-r1 ended: --- sleep 60")
+	require.ErrorContains(t, p.Ended(), "kwok-r1 ended: --- "+p.Folder+"/kwok-r1 60")
 
 	p.StopSuper(super)
 	require.NoError(t, p.Ended())
@@ -36,6 +40,6 @@ func TestEnded(t *testing.T) {
 	require.NoError(t, p.Stop())
 	log, err := os.ReadFile(filepath.Join(kept, "kwok-r1.log"))
 	require.NoError(t, err)
-	require.Empty(t, cmp.Diff("--- sleep 60\n--- sleep 60\n", string(log)))
+	require.Empty(t, cmp.Diff(strings.Repeat("--- "+p.Folder+"/kwok-r1 60\n", 2), string(log)))
 	require.NoDirExists(t, p.Folder)
 }

@@ -21,6 +21,14 @@ import (
 // systemNamespace is where our programs have their accounts in super clusters.
 const systemNamespace = "superpool-system"
 
+// What grants our programs their rights, below manifests.
+const (
+	ofScheduler        = "base/vc-scheduler-rbac.yaml"
+	ofSyncer           = "base/vc-syncer-rbac.yaml"
+	ofSchedulerInSuper = "supercluster/vc-scheduler.yaml"
+	ofSyncerInSuper    = "supercluster/syncer.yaml"
+)
+
 // Node returns a node that kwok plays. Its capacity are pairs: "cpu", "4".
 func Node(name string, capacity ...string) *corev1.Node {
 	return builders.Node(name, capacity...).Label(corev1.LabelHostname, name).Label(corev1.LabelOSStable, "linux").Obj()
@@ -47,7 +55,7 @@ func (p *Pool) Join(ctx context.Context, super *Cluster, nodes []*corev1.Node, f
 		return err
 	}
 	super.Kwok = kwok
-	account, err := controlplane.Account(ctx, super.ControlPlane, "supercluster/vc-scheduler.yaml", systemNamespace, "vc-scheduler")
+	account, err := controlplane.AccountOf(ctx, super.ControlPlane, p.options.Source, ofSchedulerInSuper, systemNamespace, "vc-scheduler")
 	if err != nil {
 		return err
 	}
@@ -75,7 +83,7 @@ func (p *Pool) StartSuper(ctx context.Context, super *Cluster) error {
 
 // StartPrograms starts vc-scheduler and the syncers.
 func (p *Pool) StartPrograms(ctx context.Context) error {
-	scheduler, err := p.account(ctx, p.Meta, "base/vc-scheduler-rbac.yaml", "vc-manager", "vc-scheduler")
+	scheduler, err := p.account(ctx, p.Meta, ofScheduler, "vc-manager", "vc-scheduler")
 	if err != nil {
 		return err
 	}
@@ -83,11 +91,11 @@ func (p *Pool) StartPrograms(ctx context.Context) error {
 		return err
 	}
 	for _, super := range p.Supers {
-		up, err := p.account(ctx, p.Meta, "base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer-"+super.Name)
+		up, err := p.account(ctx, p.Meta, ofSyncer, "vc-manager", "vc-syncer-"+super.Name)
 		if err != nil {
 			return err
 		}
-		down, err := p.account(ctx, super, "supercluster/syncer.yaml", systemNamespace, "syncer")
+		down, err := p.account(ctx, super, ofSyncerInSuper, systemNamespace, "syncer")
 		if err != nil {
 			return err
 		}
@@ -103,9 +111,43 @@ func (p *Pool) StartPrograms(ctx context.Context) error {
 	return nil
 }
 
+// Apply gives the meta cluster the CRDs, and all accounts the rights, of another source tree.
+func (p *Pool) Apply(ctx context.Context, source string) error {
+	p.options.Source = source
+	crds, err := controlplane.MetaCRDsOf(ctx, source)
+	if err != nil {
+		return err
+	}
+	if err := p.Meta.InstallCRDs(crds); err != nil {
+		return err
+	}
+	if _, err := p.account(ctx, p.Meta, ofScheduler, "vc-manager", "vc-scheduler"); err != nil {
+		return err
+	}
+	for _, super := range p.Supers {
+		if _, err := p.account(ctx, p.Meta, ofSyncer, "vc-manager", "vc-syncer-"+super.Name); err != nil {
+			return err
+		}
+		if _, err := p.account(ctx, super, ofSyncerInSuper, systemNamespace, "syncer"); err != nil {
+			return err
+		}
+		if _, err := controlplane.AccountOf(ctx, super.ControlPlane, source, ofSchedulerInSuper, systemNamespace, "vc-scheduler"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Replace ends one of our programs, as a rollout does, and starts that of another source tree.
+func (p *Pool) Replace(program *Program, source string) error {
+	program.Process.Stop()
+	program.binary = filepath.Join(source, "bin", filepath.Base(program.binary))
+	return p.Launch(program)
+}
+
 // account writes the kubeconfig of a service account, and returns its file.
 func (p *Pool) account(ctx context.Context, c *Cluster, manifest, namespace, name string) (string, error) {
-	user, err := controlplane.Account(ctx, c.ControlPlane, manifest, namespace, name)
+	user, err := controlplane.AccountOf(ctx, c.ControlPlane, p.options.Source, manifest, namespace, name)
 	if err != nil {
 		return "", fmt.Errorf("making the account %s: %w", name, err)
 	}
@@ -139,10 +181,7 @@ func (p *Pool) add(name, binary string, args ...string) error {
 		}
 		args = append(args, flags...) // the last of a name counts
 	}
-	program, err := p.prepare(name, binary, args...)
-	if err != nil {
-		return err
-	}
+	program := p.prepare(name, filepath.Join(p.options.Source, "bin", binary), args...)
 	if len(p.options.Environment) > 0 { // env becomes the program
 		program.command = slices.Concat([]string{"env"}, p.options.Environment, program.command)
 	}
