@@ -28,8 +28,10 @@ const (
 	probeTimeout = 4 * time.Second
 	probePause   = time.Second
 	// retryPeriod is how often one is asked that does not answer. Together with a probeTimeout it finds one that is
-	// back within 5 seconds. One that refuses what is asked may have too much to do: it is asked every probePeriod.
+	// back within 5 seconds. One that refuses what is asked may have too much to do: it is asked every probePeriod, but
+	// for the first startPeriod after a silence, as an API server that starts refuses what it has not read yet.
 	retryPeriod = time.Second
+	startPeriod = 15 * time.Second
 
 	publishInterval = 500 * time.Millisecond
 	longestDelay    = 15 * time.Second
@@ -51,6 +53,7 @@ type connection struct {
 	versions   engage.Versions     // of the super cluster, begun by Connect
 	failed     string              // the reason of the last Probe's outcome, "" for none; of the goroutine of Probe
 	steady     engage.Steady       // the outcomes of Probe; of its goroutine
+	silent     time.Time           // when a Probe last found that it does not answer; of its goroutine
 	publishes  atomic.Bool         // whether Serve has read the super cluster, and publishes what it finds
 
 	mu       sync.Mutex
@@ -174,6 +177,7 @@ func (c *connection) Probe(ctx context.Context) error {
 	c.failed = outcome.Reason
 	if c.failed == ReasonSuperClusterUnreachable {
 		c.answers.Failed()
+		c.silent = asked
 	} else {
 		c.answers.Answered(asked)
 	}
@@ -186,7 +190,7 @@ func (c *connection) Probe(ctx context.Context) error {
 	case err != nil && !c.publishes.Load():
 		// The controller publishes how a connection ended. Lists of a server that died are given up much later.
 		return &engage.Failure{Final: true, Reason: tenancy.Reason{Reason: clusterReason(outcome.Reason), Message: outcome.Message}}
-	case isRefusal(err): // it answers: it is not asked again every retryPeriod
+	case isRefusal(err) && time.Since(c.silent) > startPeriod: // it answers: it is not asked again every retryPeriod
 		return &engage.Failure{Reason: outcome}
 	}
 	return err

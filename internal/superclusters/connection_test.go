@@ -230,6 +230,15 @@ func TestRefusesWhileServed(t *testing.T) {
 				<-time.After(5 * time.Second)
 				synctest.Wait()
 				require.Equal(t, corev1.ConditionTrue, h.ready().Status, "it is asked twice before it counts as one that refuses")
+
+				h.answer(errors.New("connection refused"))
+				<-time.After(time.Minute + retryPeriod/2)
+				h.answer(refusal) // as one that starts slowly
+				<-time.After(probePeriod / 2)
+				h.answer(nil)
+				<-time.After(2 * retryPeriod)
+				synctest.Wait()
+				require.Equal(t, corev1.ConditionTrue, h.ready().Status, "after a silence it is asked every second")
 			})
 		})
 	}
