@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/manifests/policies"
 	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/pool"
@@ -50,14 +51,14 @@ type bed struct {
 	key string
 }
 
-// newBed starts the pool, until the end of the test.
-func newBed(ctx context.Context, t *testing.T) *bed {
+// newBed starts the pool, whose tenant has a policy that is shipped, "" for the default, until the end of the test.
+func newBed(ctx context.Context, t *testing.T, policy string) *bed {
 	t.Helper()
 	root, err := controlplane.Root()
 	require.NoError(t, err)
 	b := &bed{supers: map[string]*pool.Cluster{}}
 	b.Pool, err = pool.New(pool.Options{
-		Supers: []string{"r1", "r2"}, Tenants: []string{"tenant"}, Unlimited: true, Front: b.front,
+		Supers: []string{"r1", "r2"}, Tenants: []string{"tenant"}, Unlimited: true, Front: b.front, Policy: policy,
 		Flags: func(program string) ([]string, error) {
 			if program == "vc-scheduler" {
 				return []string{"--lost-toleration=" + lostToleration, "-v=4"}, nil
@@ -77,6 +78,11 @@ func newBed(ctx context.Context, t *testing.T) *bed {
 		require.NoError(t, b.Join(ctx, super, []*corev1.Node{node("node-1")}, "--node-lease-duration-seconds", "10"))
 	}
 	require.NoError(t, b.StartPrograms(ctx))
+	if policy != "" {
+		content, err := policies.All.ReadFile(policy + ".yaml")
+		require.NoError(t, err)
+		createAll(ctx, t, b.meta, content)
+	}
 	require.NoError(t, b.Import(ctx))
 	vc, err := b.VirtualCluster(ctx, b.Tenants[0])
 	require.NoError(t, err)
@@ -110,6 +116,12 @@ func (b *bed) create(ctx context.Context, t *testing.T, file string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", file))
 	require.NoError(t, err)
+	createAll(ctx, t, b.tenant, content)
+}
+
+// createAll creates the objects of a file.
+func createAll(ctx context.Context, t *testing.T, at client.Client, content []byte) {
+	t.Helper()
 	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := documents.Decode(&object.Object)
@@ -117,7 +129,7 @@ func (b *bed) create(ctx context.Context, t *testing.T, file string) {
 			return
 		}
 		require.NoError(t, err)
-		require.NoError(t, controlplane.Create(ctx, b.tenant, object))
+		require.NoError(t, controlplane.Create(ctx, at, object))
 	}
 }
 
@@ -218,8 +230,11 @@ func eventually[T any](ctx context.Context, t *testing.T, what string, want T, g
 	t.Helper()
 	last := ""
 	err := wait.PollUntilContextTimeout(ctx, tick, patience, true, func(ctx context.Context) (bool, error) {
-		last = differs(ctx, want, get)
-		return last == "", nil
+		difference := differs(ctx, want, get)
+		if ctx.Err() == nil {
+			last = difference
+		}
+		return difference == "", nil
 	})
 	require.NoError(t, err, "%s: %s", what, last)
 	t.Logf("  ok: %s: %v", what, want)

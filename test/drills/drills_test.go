@@ -30,18 +30,24 @@ import (
 // programs count meanwhile but the five minutes of what is out of service, which ask for a Cluster that is deleted.
 var away = flag.Duration("away", 2*time.Minute, "how long drill away takes a super cluster away")
 
-// TestDrills runs the drills. Each begins where the one before it ends.
-func TestDrills(t *testing.T) {
-	// Whatever ends the test, its processes end with it.
+// bounded returns a context that ends before the test's time does, and by a signal: its processes end with it.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctrl.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	t.Cleanup(stop)
 	if deadline, ok := t.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-time.Minute))
-		defer cancel()
+		t.Cleanup(cancel)
 	}
-	ctrl.SetLogger(klog.Background())
-	b := newBed(ctx, t)
+	return ctx
+}
+
+// TestDrills runs the drills. Each begins where the one before it ends.
+func TestDrills(t *testing.T) {
+	ctx := bounded(t)
+	b := newBed(ctx, t, "")
 	step(t, "A tenant places a Deployment over both super clusters")
 	b.create(ctx, t, "web.yaml")
 	eventually(ctx, t, "the placements", map[string]int{"r1": 1, "r2": 1}, b.placements("web"))
