@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -108,7 +109,10 @@ func TestEventsOfOtherKinds(t *testing.T) {
 	}{
 		"event-of-persistentvolumeclaim": {kind.Claim, "PersistentVolumeClaim", "v1", &corev1.PersistentVolumeClaim{ObjectMeta: at}},
 		"event-of-ingress":               {kind.Ingress, "Ingress", "networking.k8s.io/v1", &networkingv1.Ingress{ObjectMeta: at}},
-		"event-of-networkpolicy":         {kind.NetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
+		"event-of-volumesnapshot": {kind.Snapshot, "VolumeSnapshot", "snapshot.storage.k8s.io/v1", &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": map[string]any{"namespace": "web", "name": "data", "uid": "tenant-uid"},
+		}}},
+		"event-of-networkpolicy": {kind.NetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
 	} {
 		p := newPool(t, interceptor.Funcs{})
 		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
