@@ -111,7 +111,7 @@ func TestPagesForDevelopers(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin"):
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin" || entry.Name() == "_output"):
 			return filepath.SkipDir
 		case entry.IsDir():
 			return nil
