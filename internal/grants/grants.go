@@ -53,7 +53,7 @@ type Controller struct {
 	Reader client.Reader
 	// SyncerNamespace is the namespace of the syncers' service accounts.
 	SyncerNamespace string
-	// Clock measures time; nil: the real one.
+	// Clock tells the time.
 	Clock clock.PassiveClock
 
 	mu      sync.Mutex
@@ -106,7 +106,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	now := c.now()
+	now := c.Clock.Now()
 	held := c.held(vc)
 	if held.until == nil {
 		// Another process may have granted more, which its successor takes back no sooner.
@@ -183,13 +183,6 @@ func (c *Controller) forget(virtualCluster types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.granted, virtualCluster)
-}
-
-func (c *Controller) now() time.Time {
-	if c.Clock != nil {
-		return c.Clock.Now()
-	}
-	return time.Now()
 }
 
 // clusters returns the super clusters whose syncers may read the kubeconfig, sorted: those with placements, and those

@@ -33,7 +33,7 @@ type Fence struct {
 	// LeaseDuration is the leader election's. Up to RenewDeadline: writes on their way are given up when the fence
 	// closes.
 	LeaseDuration time.Duration
-	// Clock tells the time. Nil: the real one.
+	// Clock tells the time.
 	Clock clock.PassiveClock
 
 	mu sync.Mutex
@@ -82,7 +82,7 @@ func (f *Fence) lock(api coordinationclient.LeasesGetter, namespace, program, id
 			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: shard.LeaseName(program)}, Client: api,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
-		fence: f, others: others{leases: api.Leases(namespace), program: program, count: shard.Count, duration: f.LeaseDuration, now: f.now},
+		fence: f, others: others{leases: api.Leases(namespace), program: program, count: shard.Count, duration: f.LeaseDuration, now: f.Clock.Now},
 	}
 }
 
@@ -138,7 +138,7 @@ func (f *Fence) isOpen() bool {
 
 // closedFor returns for how long the fence has been closed, less than 0 while it is open. The caller holds mu.
 func (f *Fence) closedFor() time.Duration {
-	now := f.now()
+	now := f.Clock.Now()
 	byWall := now.Round(0).Sub(f.until.Round(0)) // without the monotonic clock, which stands still in a machine that is suspended
 	return max(now.Sub(f.until), byWall)
 }
@@ -171,7 +171,7 @@ func (f *Fence) close() {
 func (f *Fence) released() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.until = f.now()
+	f.until = f.Clock.Now()
 	f.end()
 }
 
@@ -180,13 +180,6 @@ func (f *Fence) end() {
 	if f.expiry != nil && f.expiry.Stop() {
 		f.giveUp(errLate)
 	}
-}
-
-func (f *Fence) now() time.Time {
-	if f.Clock == nil {
-		return time.Now()
-	}
-	return f.Clock.Now()
 }
 
 type transport struct {

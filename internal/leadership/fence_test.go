@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -157,7 +158,7 @@ func TestWritesOnTheirWayEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				fence := &Fence{RenewDeadline: deadline, LeaseDuration: tc.lease}
+				fence := &Fence{RenewDeadline: deadline, LeaseDuration: tc.lease, Clock: clock.RealClock{}}
 				if tc.elected {
 					fence.renewed(time.Now())
 				}
@@ -184,7 +185,7 @@ func TestAnswersAreRead(t *testing.T) {
 		_, _ = w.Write([]byte(" and ends"))
 	}))
 	defer server.Close()
-	fence := &Fence{RenewDeadline: time.Minute, LeaseDuration: time.Hour}
+	fence := &Fence{RenewDeadline: time.Minute, LeaseDuration: time.Hour, Clock: clock.RealClock{}}
 	fence.renewed(time.Now())
 	var sent *http.Request
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL, http.NoBody)

@@ -85,7 +85,7 @@ func (l *lock) write(
 	if err := l.others.none(ctx); err != nil { // so that who has to wait holds nothing for which others wait
 		return err
 	}
-	started := l.fence.now()
+	started := l.fence.Clock.Now()
 	if err := write(ctx, record); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (l *lock) write(
 func (l *lock) renew(
 	ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {
-	started := l.fence.now()
+	started := l.fence.Clock.Now()
 	if l.lost = l.lost || l.fence.hasExpired() || l.read && l.holder != l.Identity(); l.lost {
 		l.fence.close()
 		return errLost

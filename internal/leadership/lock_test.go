@@ -20,6 +20,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 )
 
@@ -160,7 +161,7 @@ func newBed(t *testing.T) *bed {
 
 func (b *bed) start(index, count int) *process {
 	b.Helper()
-	p := &process{shard: Shard{Index: index, Count: count}, client: &client{stored: b.stored, delay: b.delay}, fence: &Fence{RenewDeadline: deadline, LeaseDuration: duration}}
+	p := &process{shard: Shard{Index: index, Count: count}, client: &client{stored: b.stored, delay: b.delay}, fence: &Fence{RenewDeadline: deadline, LeaseDuration: duration, Clock: clock.RealClock{}}}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          p.fence.lock(p.client, "namespace", program, fmt.Sprint(len(b.processes)), p.shard),
 		LeaseDuration: duration, RenewDeadline: deadline, RetryPeriod: retry, ReleaseOnCancel: true,
@@ -296,7 +297,7 @@ func TestPausedAmongOthers(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
-				fence := &Fence{RenewDeadline: deadline, LeaseDuration: duration}
+				fence := &Fence{RenewDeadline: deadline, LeaseDuration: duration, Clock: clock.RealClock{}}
 				api := &client{stored: b.stored}
 				lock := fence.lock(api, "namespace", program, "me", Shard{Count: 2})
 				mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me", LeaseDurationSeconds: int(duration / time.Second)}
@@ -307,7 +308,7 @@ func TestPausedAmongOthers(t *testing.T) {
 				}
 				renewed := make(chan error, 1)
 				if tc.others {
-					other := (&Fence{RenewDeadline: deadline, LeaseDuration: duration}).lock(&client{stored: b.stored}, "namespace", program, "other", Shard{Count: 3})
+					other := (&Fence{RenewDeadline: deadline, LeaseDuration: duration, Clock: clock.RealClock{}}).lock(&client{stored: b.stored}, "namespace", program, "other", Shard{Count: 3})
 					theirs := mine
 					theirs.HolderIdentity = "other"
 					if tc.held {
@@ -343,7 +344,7 @@ func locks(t *testing.T) (stored *stored, mine, other *lock, record func(holder 
 	t.Helper()
 	b := newBed(t)
 	lockOf := func(holder string, shard Shard) *lock {
-		fence := &Fence{RenewDeadline: deadline, LeaseDuration: duration}
+		fence := &Fence{RenewDeadline: deadline, LeaseDuration: duration, Clock: clock.RealClock{}}
 		return fence.lock(&client{stored: b.stored}, "namespace", program, holder, shard)
 	}
 	return b.stored, lockOf("me", Shard{Count: 2}), lockOf("other", Shard{Count: 3}), func(holder string) resourcelock.LeaderElectionRecord {
@@ -374,7 +375,7 @@ func TestALeaseThatIsAnothersIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, mine, _, record := locks(t)
 		require.NoError(t, mine.Create(t.Context(), record("me")))
-		successor := (&Fence{RenewDeadline: deadline, LeaseDuration: duration}).lock(&client{stored: stored}, "namespace", program, "successor", Shard{Count: 2})
+		successor := (&Fence{RenewDeadline: deadline, LeaseDuration: duration, Clock: clock.RealClock{}}).lock(&client{stored: stored}, "namespace", program, "successor", Shard{Count: 2})
 		_, _, err := successor.Get(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, successor.Update(t.Context(), record("successor")))
@@ -471,7 +472,7 @@ func TestWritesOfALeaderThatRenews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				fence := &Fence{RenewDeadline: deadline, LeaseDuration: duration}
+				fence := &Fence{RenewDeadline: deadline, LeaseDuration: duration, Clock: clock.RealClock{}}
 				fence.renewed(time.Now())
 				started := time.Now()
 				go func() {

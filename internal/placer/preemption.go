@@ -48,6 +48,26 @@ type Part struct {
 	Amounts slice.Amounts
 }
 
+// PoolOf returns what decides where namespaces may go: all virtual Nodes and NamespacePlacements that a reader lists.
+func PoolOf(ctx context.Context, reader client.Reader) ([]*corev1.Node, []*schedulerv1alpha1.NamespacePlacement, error) {
+	nodes, placements := &corev1.NodeList{}, &schedulerv1alpha1.NamespacePlacementList{}
+	if err := reader.List(ctx, nodes); err != nil {
+		return nil, nil, fmt.Errorf("listing virtual Nodes: %w", err)
+	}
+	if err := reader.List(ctx, placements); err != nil {
+		return nil, nil, fmt.Errorf("listing NamespacePlacements: %w", err)
+	}
+	return pointers(nodes.Items), pointers(placements.Items), nil
+}
+
+func pointers[T any](items []T) []*T {
+	var list []*T
+	for i := range items {
+		list = append(list, &items[i])
+	}
+	return list
+}
+
 // Preemption looks for namespaces that borrow what a namespace needs that is within its tenant's guarantee. Nothing is
 // written, and nothing that is handed in is changed.
 type Preemption struct {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -342,7 +343,7 @@ func newElection(options *Options, meta *rest.Config, identity syncer.Identity) 
 	if !options.LeaderElect {
 		return nil, nil, nil
 	}
-	fence := &leadership.Fence{RenewDeadline: options.RenewDeadline, LeaseDuration: options.LeaseDuration}
+	fence := &leadership.Fence{RenewDeadline: options.RenewDeadline, LeaseDuration: options.LeaseDuration, Clock: clock.RealClock{}}
 	lock, err := fence.NewLock(meta, options.leaseNamespace(), identity.Lock(), options.Shard)
 	if err != nil {
 		return nil, nil, fmt.Errorf("electing a leader: %w", err)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 
 	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/scheduling"
@@ -28,7 +29,7 @@ func newElection(cfg *rest.Config, options *Options) (*election, error) {
 	if !options.LeaderElect {
 		return elected, nil
 	}
-	elected.fence = &leadership.Fence{RenewDeadline: renewDeadline, LeaseDuration: leaseDuration}
+	elected.fence = &leadership.Fence{RenewDeadline: renewDeadline, LeaseDuration: leaseDuration, Clock: clock.RealClock{}}
 	var err error
 	if elected.lock, err = elected.fence.NewLock(cfg, options.LeaderElectNamespace, leaseName, options.Shard); err != nil {
 		return nil, fmt.Errorf("electing a leader: %w", err)

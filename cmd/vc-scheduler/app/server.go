@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -207,11 +208,11 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 	for _, controller := range []interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		releaser,
 		&eviction.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
-		&requests.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig},
-		&preemption.Guarantor{Store: store},
+		&requests.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig, Clock: clock.RealClock{}},
+		&preemption.Guarantor{Store: store, Clock: clock.RealClock{}},
 		&preemption.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},
 		&tenants.NameAudit{Reader: mgr.GetClient(), Recorder: recorder, NamespaceProfiles: read.namespaceProfiles, PodProfiles: read.podProfiles},
-		&preemption.Preemptor{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace},
+		&preemption.Preemptor{Store: store, Reader: mgr.GetClient(), Usage: superClusters, Config: read.namespaceConfig, Grace: read.preemptionGrace, Clock: clock.RealClock{}},
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
 			return err
@@ -227,7 +228,7 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: elected.engage(schedulers)}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
-	grants := &grants.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), SyncerNamespace: read.syncerNamespace}
+	grants := &grants.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), SyncerNamespace: read.syncerNamespace, Clock: clock.RealClock{}}
 	if err := grants.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up grants: %w", err)
 	}

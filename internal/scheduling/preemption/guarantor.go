@@ -41,7 +41,7 @@ const (
 type Guarantor struct {
 	// Store reads and writes NamespacePlacements.
 	Store *placements.Store
-	// Clock tells the time. Nil: the real one.
+	// Clock tells the time.
 	Clock clock.PassiveClock
 
 	mu sync.Mutex
@@ -132,14 +132,14 @@ func (r *Guarantor) Reconcile(ctx context.Context, request reconcile.Request) (r
 func (r *Guarantor) pause(tenant string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return max(0, r.resting[tenant].Sub(r.now()))
+	return max(0, r.resting[tenant].Sub(r.Clock.Now()))
 }
 
 // rest leaves the conditions of a tenant alone after so many writes, and forgets whose rest is over.
 func (r *Guarantor) rest(tenant string, written int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.now()
+	now := r.Clock.Now()
 	maps.DeleteFunc(r.resting, func(_ string, until time.Time) bool { return !until.After(now) })
 	if written == 0 {
 		return
@@ -157,16 +157,9 @@ func (r *Guarantor) tell(ctx context.Context, of *schedulerv1alpha1.NamespacePla
 	}
 	_, err := r.Store.Change(ctx, client.ObjectKeyFromObject(of), func(np *schedulerv1alpha1.NamespacePlacement) error {
 		if np.UID == of.UID && np.ResourceVersion != "" && placement.IsDecided(np) {
-			np.Status, _, _ = placement.Next(np, placement.Facts{Now: r.now(), Share: share})
+			np.Status, _, _ = placement.Next(np, placement.Facts{Now: r.Clock.Now(), Share: share})
 		}
 		return nil
 	})
 	return err
-}
-
-func (r *Guarantor) now() time.Time {
-	if r.Clock == nil {
-		return time.Now()
-	}
-	return r.Clock.Now()
 }

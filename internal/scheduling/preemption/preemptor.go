@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -51,7 +50,7 @@ const (
 //
 // The nomination is written first. A process that ends in between leaves a namespace that is nominated for room which
 // too few leave; after a minute it is looked for anew. It runs on the leader only, one tenant at a time, for each
-// search costs as much as a start of the namespace scheduler. All fields but Clock are required.
+// search costs as much as a start of the namespace scheduler. All fields are required.
 type Preemptor struct {
 	// Store writes NamespacePlacements.
 	Store *placements.Store
@@ -63,7 +62,7 @@ type Preemptor struct {
 	Config *config.KubeSchedulerConfiguration
 	// Grace is how long budgets count for pods that give way.
 	Grace time.Duration
-	// Clock tells the time. Nil: the real one.
+	// Clock tells the time.
 	Clock clock.PassiveClock
 
 	// searched is when was last searched for a tenant that waits, and until when it is not again. A process that starts
@@ -124,7 +123,7 @@ func (r *Preemptor) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if err := r.follow(ctx, request.Name); err != nil {
 		return reconcile.Result{}, err
 	}
-	if left := r.searched[request.Name].until.Sub(r.now()); left > 0 { // whatever is asked for meanwhile
+	if left := r.searched[request.Name].until.Sub(r.Clock.Now()); left > 0 { // whatever is asked for meanwhile
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	waiting, err := r.waiting(ctx, request.Name)
@@ -134,7 +133,7 @@ func (r *Preemptor) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if len(waiting) == 0 {
 		return reconcile.Result{RequeueAfter: r.forget(request.Name)}, nil
 	}
-	if left := r.rested.Sub(r.now()); left > 0 {
+	if left := r.rested.Sub(r.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	interval, may := placement.PreemptionInterval(waiting[0])
@@ -145,12 +144,12 @@ func (r *Preemptor) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if left := lastFor(request.Name, pool.Placements).Add(interval).Sub(r.now()); left > 0 { // before a restart
+	if left := lastFor(request.Name, pool.Placements).Add(interval).Sub(r.Clock.Now()); left > 0 { // before a restart
 		return reconcile.Result{RequeueAfter: r.wait(request.Name, r.searched[request.Name].delay, left)}, nil
 	}
-	began := r.now()
+	began := r.Clock.Now()
 	result, err := r.preempt(ctx, pool, waiting)
-	r.rested = r.now().Add(preemptionRest * r.now().Sub(began)) // one that failed has cost as much
+	r.rested = r.Clock.Now().Add(preemptionRest * r.Clock.Now().Sub(began)) // one that failed has cost as much
 	if err != nil {
 		result = placements.PreemptionError
 		klog.FromContext(ctx).Error(err, "Looking for what others borrow failed", "tenant", request.Name)
@@ -182,7 +181,7 @@ func (r *Preemptor) follow(ctx context.Context, tenant string) error {
 		searched.vain = 0
 	} else {
 		searched.vain = min(max(2*searched.vain, maxPreemptionDelay), maxVainDelay)
-		searched.until = r.now().Add(searched.vain)
+		searched.until = r.Clock.Now().Add(searched.vain)
 	}
 	r.keep(tenant, searched)
 	return nil
@@ -202,7 +201,7 @@ func (r *Preemptor) noted(np *schedulerv1alpha1.NamespacePlacement, granted slic
 // long that is to be forgotten, 0 for at once.
 func (r *Preemptor) forget(tenant string) time.Duration {
 	if searched := r.searched[tenant]; searched.vain > 0 {
-		if left := searched.until.Add(maxVainDelay).Sub(r.now()); left > 0 {
+		if left := searched.until.Add(maxVainDelay).Sub(r.Clock.Now()); left > 0 {
 			return left
 		}
 	}
@@ -245,7 +244,7 @@ func (r *Preemptor) pause(tenant string, result placements.PreemptionResult, int
 
 // wait keeps until when not to search for a tenant, and with which delay.
 func (r *Preemptor) wait(tenant string, delay, left time.Duration) time.Duration {
-	r.keep(tenant, search{delay: delay, until: r.now().Add(left), vain: r.searched[tenant].vain})
+	r.keep(tenant, search{delay: delay, until: r.Clock.Now().Add(left), vain: r.searched[tenant].vain})
 	return left
 }
 
@@ -315,21 +314,8 @@ func (r *Preemptor) preemptFor(ctx context.Context, pool *placer.Preemption, np 
 
 // pool returns all that decides.
 func (r *Preemptor) pool(ctx context.Context) (*placer.Preemption, error) {
-	placements, nodes := &schedulerv1alpha1.NamespacePlacementList{}, &corev1.NodeList{}
-	if err := r.Reader.List(ctx, placements); err != nil {
-		return nil, fmt.Errorf("listing NamespacePlacements: %w", err)
-	}
-	if err := r.Reader.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
-	}
-	pool := &placer.Preemption{Config: r.Config, Now: r.now()}
-	for i := range nodes.Items {
-		pool.Nodes = append(pool.Nodes, &nodes.Items[i])
-	}
-	for i := range placements.Items {
-		pool.Placements = append(pool.Placements, &placements.Items[i])
-	}
-	return pool, nil
+	nodes, placements, err := placer.PoolOf(ctx, r.Reader)
+	return &placer.Preemption{Config: r.Config, Now: r.Clock.Now(), Nodes: nodes, Placements: placements}, err
 }
 
 // nominate writes where np is to be placed, nothing for nowhere any more. It returns placements.ErrChanged when
@@ -339,7 +325,7 @@ func (r *Preemptor) nominate(ctx context.Context, of *schedulerv1alpha1.Namespac
 		if np.ResourceVersion == "" || view.Gang(np) != view.Gang(of) {
 			return placements.ErrChanged
 		}
-		np.Status, _, _ = placement.Next(np, placement.Facts{Now: r.now(), Nominated: granted})
+		np.Status, _, _ = placement.Next(np, placement.Facts{Now: r.Clock.Now(), Nominated: granted})
 		return nil
 	})
 	switch {
@@ -357,20 +343,20 @@ func (r *Preemptor) giveWay(ctx context.Context, np *schedulerv1alpha1.Namespace
 	for i := range parts {
 		clusters[parts[i].Namespace] = append(clusters[parts[i].Namespace], parts[i].Cluster)
 	}
-	preemption := &placement.Preemption{For: client.ObjectKeyFromObject(np).String(), Deadline: r.now().Add(r.Grace)}
+	preemption := &placement.Preemption{For: client.ObjectKeyFromObject(np).String(), Deadline: r.Clock.Now().Add(r.Grace)}
 	var errs []error
 	for victim, leaves := range clusters {
 		_, err := r.Store.Change(ctx, victim, func(v *schedulerv1alpha1.NamespacePlacement) error {
 			leave := map[string]schedulerv1alpha1.LeavingReason{}
 			for i := range v.Status.Placements {
 				p := &v.Status.Placements[i]
-				if slices.Contains(leaves, p.Cluster) && placement.CanGiveWay(v, p, np.Namespace, r.now().Add(-placer.PreemptedPeriod)) {
+				if slices.Contains(leaves, p.Cluster) && placement.CanGiveWay(v, p, np.Namespace, r.Clock.Now().Add(-placer.PreemptedPeriod)) {
 					leave[p.Cluster] = schedulerv1alpha1.LeavingPreempted
 				}
 			}
 			if len(leave) > 0 {
 				v.Status, _, _ = placement.Next(v, placement.Facts{
-					Now: r.now(), Leave: leave, Preemption: preemption, Used: r.Usage.Usage(ctx, victim, placements.ClustersOf(v, nil)),
+					Now: r.Clock.Now(), Leave: leave, Preemption: preemption, Used: r.Usage.Usage(ctx, victim, placements.ClustersOf(v, nil)),
 				})
 			}
 			return nil
@@ -379,11 +365,4 @@ func (r *Preemptor) giveWay(ctx context.Context, np *schedulerv1alpha1.Namespace
 		klog.FromContext(ctx).V(2).Info("A namespace that borrows gives way", "namespace", victim, "superClusters", strings.Join(leaves, ","), "for", preemption.For)
 	}
 	return errors.Join(errs...)
-}
-
-func (r *Preemptor) now() time.Time {
-	if r.Clock == nil {
-		return time.Now()
-	}
-	return r.Clock.Now()
 }

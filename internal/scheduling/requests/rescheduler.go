@@ -5,9 +5,8 @@ package requests
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -35,7 +34,7 @@ const (
 // Rescheduler finds placements for namespaces whose tenants removed the placements annotation: it places them in memory
 // as if they had nothing, beside what all others hold, and records the result as what is requested. It runs on the
 // leader only, one namespace at a time: each costs about as much as a start of the namespace scheduler. Tenants take
-// turns. All fields but Clock are required.
+// turns. All fields are required.
 type Rescheduler struct {
 	// Store writes NamespacePlacements.
 	Store *placements.Store
@@ -44,7 +43,7 @@ type Rescheduler struct {
 	Reader client.Reader
 	// Config holds the profiles.
 	Config *config.KubeSchedulerConfiguration
-	// Clock tells the time. Nil: the real one.
+	// Clock tells the time.
 	Clock clock.PassiveClock
 }
 
@@ -94,7 +93,7 @@ func (r *Rescheduler) Reconcile(ctx context.Context, request reconcile.Request) 
 		klog.FromContext(ctx).Error(err, "Looking for placements failed, the request is refused")
 		why = noPlacements
 	}
-	since, now := np.Status.Requested.Since, r.now()
+	since, now := np.Status.Requested.Since, r.Clock.Now()
 	_, err = r.Store.Change(ctx, request.NamespacedName, func(np *schedulerv1alpha1.NamespacePlacement) error {
 		if np.ResourceVersion != "" && np.DeletionTimestamp == nil && np.Status.Requested != nil && np.Status.Requested.Since.Equal(&since) {
 			np.Status, _ = placement.Choose(np, chosen, why, now)
@@ -106,26 +105,11 @@ func (r *Rescheduler) Reconcile(ctx context.Context, request reconcile.Request) 
 
 // rehearsal returns the pool in which np has nothing.
 func (r *Rescheduler) rehearsal(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (*placer.Rehearsal, error) {
-	placements, nodes := &schedulerv1alpha1.NamespacePlacementList{}, &corev1.NodeList{}
-	if err := r.Reader.List(ctx, placements); err != nil {
-		return nil, fmt.Errorf("listing NamespacePlacements: %w", err)
-	}
-	if err := r.Reader.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
-	}
-	pool := &placer.Rehearsal{Config: r.Config, Tried: func(tried *schedulerv1alpha1.NamespacePlacement) bool { return tried.UID == np.UID }}
-	for i := range nodes.Items {
-		pool.Nodes = append(pool.Nodes, &nodes.Items[i])
-	}
+	nodes, placements, err := placer.PoolOf(ctx, r.Reader)
 	empty := np.DeepCopy()
 	empty.Status.Placements, empty.Status.Displaced, empty.Status.Requested = nil, nil, nil
-	pool.Placements = append(pool.Placements, empty)
-	for i := range placements.Items {
-		if placements.Items[i].UID != np.UID {
-			pool.Placements = append(pool.Placements, &placements.Items[i])
-		}
-	}
-	return pool, nil
+	is := func(other *schedulerv1alpha1.NamespacePlacement) bool { return other.UID == np.UID }
+	return &placer.Rehearsal{Config: r.Config, Nodes: nodes, Placements: append(slices.DeleteFunc(placements, is), empty), Tried: is}, err
 }
 
 // chosenOf returns where a Rehearsal places a namespace, or why it does not.
@@ -140,11 +124,4 @@ func chosenOf(ctx context.Context, pool *placer.Rehearsal, key types.NamespacedN
 		}
 	}
 	return nil, noPlacements, nil
-}
-
-func (r *Rescheduler) now() time.Time {
-	if r.Clock == nil {
-		return time.Now()
-	}
-	return r.Clock.Now()
 }
