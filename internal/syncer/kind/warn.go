@@ -92,7 +92,7 @@ const (
 	// ReasonPodCertificateLeftOut: a pod projects a certificate that a signer would issue (podCertificate). It is there
 	// without it, and without that file.
 	ReasonPodCertificateLeftOut = "PodCertificateLeftOut"
-	// ReasonReadinessSlowed: a pod of over 64 KiB is there with a longer periodSeconds of its readiness probes, up to
+	// ReasonReadinessSlowed: a pod of over 16 KiB is there with a longer periodSeconds of its readiness probes, up to
 	// 60: each time it becomes ready or not, its node writes all of it.
 	ReasonReadinessSlowed = "ReadinessSlowed"
 	// ReasonExternalIPsLeftOut: a Service has external IPs. It is there without them: they would divert the traffic of

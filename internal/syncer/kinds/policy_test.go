@@ -254,7 +254,7 @@ func TestReadinessSlowed(t *testing.T) {
 	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 2e9)
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(p.told(), "\n"),
-		"Warning ReadinessSlowed Super cluster r1: the pod is large, and the readiness probe of container main has a period of 4 s there, ")
+		"Warning ReadinessSlowed Super cluster r1: the pod is large, and the readiness probe of container main has a period of 13 s there, ")
 }
 
 // TestPodCertificateLeftOut: a pod runs without the certificate that no super cluster has signed, and says so.
