@@ -30,11 +30,11 @@ import (
 type Dispatcher struct {
 	mu          sync.RWMutex
 	subscribers map[string]*Subscriber
-	// missed holds, by root namespace and name, the changes while the tenant had no controller: its control plane does
+	// buffered holds, by root namespace and name, the changes while the tenant had no controller: its control plane does
 	// not answer.
-	missed map[string]map[string]PlacementChange
-	// forgetful is whether no changes are kept.
-	forgetful bool
+	buffered map[string]map[string]PlacementChange
+	// unbuffered is whether no changes are kept.
+	unbuffered bool
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes map[string]*corev1.Node
 	// Judge says which demands of pods the virtual Nodes meet.
@@ -64,12 +64,12 @@ type Subscriber struct {
 	NodesChanged func()
 }
 
-// New returns a Dispatcher that knows nothing before Watch. A forgetful one keeps no changes for tenants that have no
+// New returns a Dispatcher that knows nothing before Watch. An unbuffered one keeps no changes for tenants that have no
 // controller: pod schedulers alone (scheduling.PartPods) need none, because they judge all pods anew when they start.
-func New(forgetful bool) *Dispatcher {
+func New(unbuffered bool) *Dispatcher {
 	return &Dispatcher{
-		subscribers: map[string]*Subscriber{}, missed: map[string]map[string]PlacementChange{}, nodes: map[string]*corev1.Node{},
-		left: map[string]time.Time{}, began: time.Now(), forgetful: forgetful,
+		subscribers: map[string]*Subscriber{}, buffered: map[string]map[string]PlacementChange{}, nodes: map[string]*corev1.Node{},
+		left: map[string]time.Time{}, began: time.Now(), unbuffered: unbuffered,
 	}
 }
 
@@ -118,10 +118,10 @@ func (d *Dispatcher) Subscribe(clusterKey string, s Subscriber) func() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.subscribers[clusterKey] = &s
-	for _, name := range slices.Sorted(maps.Keys(d.missed[clusterKey])) {
-		s.PlacementChanged(d.missed[clusterKey][name])
+	for _, name := range slices.Sorted(maps.Keys(d.buffered[clusterKey])) {
+		s.PlacementChanged(d.buffered[clusterKey][name])
 	}
-	delete(d.missed, clusterKey)
+	delete(d.buffered, clusterKey)
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -173,35 +173,35 @@ func (d *Dispatcher) Placement(change PlacementChange) {
 		return
 	}
 	d.mu.RUnlock()
-	d.miss(np.Namespace, np.Name, change)
+	d.buffer(np.Namespace, np.Name, change)
 }
 
-// miss keeps a change for the tenant's next controller, or passes it to one that has subscribed meanwhile. Deletions
+// buffer keeps a change for the tenant's next controller, or passes it to one that has subscribed meanwhile. Deletions
 // are not kept: a controller that starts enqueues all its namespaces (watch of its controller).
-func (d *Dispatcher) miss(clusterKey, name string, change PlacementChange) {
+func (d *Dispatcher) buffer(clusterKey, name string, change PlacementChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s, subscribed := d.subscribers[clusterKey]; subscribed {
 		s.PlacementChanged(change)
 		return
 	}
-	if d.forgetful {
+	if d.unbuffered {
 		return
 	}
 	if change.Current == nil {
-		delete(d.missed[clusterKey], name)
-		if len(d.missed[clusterKey]) == 0 {
-			delete(d.missed, clusterKey)
+		delete(d.buffered[clusterKey], name)
+		if len(d.buffered[clusterKey]) == 0 {
+			delete(d.buffered, clusterKey)
 		}
 		return
 	}
-	if earlier, exists := d.missed[clusterKey][name]; exists {
+	if earlier, exists := d.buffered[clusterKey][name]; exists {
 		change.Old = earlier.Old
 	}
-	if d.missed[clusterKey] == nil {
-		d.missed[clusterKey] = map[string]PlacementChange{}
+	if d.buffered[clusterKey] == nil {
+		d.buffered[clusterKey] = map[string]PlacementChange{}
 	}
-	d.missed[clusterKey][name] = change
+	d.buffered[clusterKey][name] = change
 }
 
 // Node tells all controllers what they have to know of a virtual Node that was added, updated or deleted. The informer

@@ -103,14 +103,14 @@ func TestDispatcherRoutesByRootNamespace(t *testing.T) {
 	want("a web4->web5") // the former controller's end does not end this one
 
 	handler.OnDelete(np("b", "web", "2"))
-	require.Empty(t, d.missed, "nothing is kept about what is gone")
+	require.Empty(t, d.buffered, "nothing is kept about what is gone")
 }
 
 func TestADispatcherForPodsKeepsNothing(t *testing.T) {
 	t.Parallel()
 	d := New(true)
 	placementHandler(d.Placement).OnAdd(builders.Placement("a", "web").Obj(), false)
-	require.Empty(t, d.missed)
+	require.Empty(t, d.buffered)
 	seen := 0
 	d.Subscribe("a", Subscriber{PlacementChanged: func(PlacementChange) { seen++ }})
 	placementHandler(d.Placement).OnAdd(builders.Placement("a", "db").Obj(), false)
