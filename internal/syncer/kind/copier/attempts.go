@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// firstPause is the least time between two attempts to write the same, and lastPause the longest.
-	firstPause, lastPause = time.Second, time.Hour
-	// calm is how long what was written must stay before attempts begin anew.
-	calm = 10 * time.Minute
+	// initialDelay is the least time between two attempts to write the same, and maxDelay the longest.
+	initialDelay, maxDelay = time.Second, time.Hour
+	// resetAfter is how long what was written must stay before attempts begin anew.
+	resetAfter = 10 * time.Minute
 )
 
 // Attempt is what is written over and over where one side does not keep it: the super object of a key, or what comes
@@ -43,11 +43,11 @@ func (a *Attempts) May(of Attempt, hash string, now time.Time) bool {
 	last, tried := a.last[of]
 	switch {
 	case !tried || last.hash != hash:
-		last = lastAttempt{hash: hash, pause: firstPause}
+		last = lastAttempt{hash: hash, pause: initialDelay}
 	case now.Sub(last.at) < last.pause:
 		return false
 	default:
-		last.pause = min(2*last.pause, lastPause)
+		last.pause = min(2*last.pause, maxDelay)
 	}
 	last.at = now
 	if a.last == nil {
@@ -61,7 +61,7 @@ func (a *Attempts) May(of Attempt, hash string, now time.Time) bool {
 func (a *Attempts) Succeeded(of Attempt, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if last, tried := a.last[of]; tried && now.Sub(last.at) > calm {
+	if last, tried := a.last[of]; tried && now.Sub(last.at) > resetAfter {
 		delete(a.last, of)
 	}
 }
