@@ -291,7 +291,7 @@ func TestPreemptionInVain(t *testing.T) {
 		np.Status, _, _ = placement.Next(np, placement.Facts{Now: b.clock.Now(), Granted: map[string]slice.Amounts{"r1": slice.Of(schedulingtest.Cores("3"))}})
 	})
 	b.preempt()
-	require.Zero(t, b.preemptor.searched["owner"].vain)
+	require.Zero(t, b.preemptor.searched["owner"].backoff)
 	b.clock.SetTime(b.clock.Now().Add(PreemptionPeriod))
 	require.Zero(t, b.preempt())
 	require.Empty(t, b.preemptor.searched)

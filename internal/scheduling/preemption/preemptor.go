@@ -70,8 +70,8 @@ type Preemptor struct {
 	searched map[string]search
 	// nominations are what was last nominated of tenants, until it is known what became of it.
 	nominations map[string]nomination
-	// rested is when the next search may begin.
-	rested time.Time
+	// nextSearch is when the next search may begin.
+	nextSearch time.Time
 	// Find is instead of placer.Preemption.Find where it is not nil.
 	Find func(pool *placer.Preemption, key types.NamespacedName) (placer.Victims, error)
 }
@@ -79,9 +79,9 @@ type Preemptor struct {
 type search struct {
 	delay time.Duration
 	until time.Time
-	// vain is how long was waited after the last nomination that its tenant ended without a placement, zero after one
+	// backoff is how long was waited after the last nomination that its tenant ended without a placement, zero after one
 	// that was placed.
-	vain time.Duration
+	backoff time.Duration
 }
 
 // nomination is a namespace for which others give way.
@@ -133,7 +133,7 @@ func (r *Preemptor) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if len(waiting) == 0 {
 		return reconcile.Result{RequeueAfter: r.forget(request.Name)}, nil
 	}
-	if left := r.rested.Sub(r.Clock.Now()); left > 0 {
+	if left := r.nextSearch.Sub(r.Clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	interval, may := placement.PreemptionInterval(waiting[0])
@@ -149,7 +149,7 @@ func (r *Preemptor) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	began := r.Clock.Now()
 	result, err := r.preempt(ctx, pool, waiting)
-	r.rested = r.Clock.Now().Add(preemptionRest * r.Clock.Now().Sub(began)) // one that failed has cost as much
+	r.nextSearch = r.Clock.Now().Add(preemptionRest * r.Clock.Now().Sub(began)) // one that failed has cost as much
 	if err != nil {
 		result = placements.PreemptionError
 		klog.FromContext(ctx).Error(err, "Looking for what others borrow failed", "tenant", request.Name)
@@ -178,17 +178,17 @@ func (r *Preemptor) follow(ctx context.Context, tenant string) error {
 	delete(r.nominations, tenant)
 	searched := r.searched[tenant]
 	if exists && last.wanted.Fits(placement.Staying(np.Status.Placements)) {
-		searched.vain = 0
+		searched.backoff = 0
 	} else {
-		searched.vain = min(max(2*searched.vain, maxPreemptionDelay), maxVainDelay)
-		searched.until = r.Clock.Now().Add(searched.vain)
+		searched.backoff = min(max(2*searched.backoff, maxPreemptionDelay), maxVainDelay)
+		searched.until = r.Clock.Now().Add(searched.backoff)
 	}
 	r.keep(tenant, searched)
 	return nil
 }
 
-// noted notes that a namespace is nominated.
-func (r *Preemptor) noted(np *schedulerv1alpha1.NamespacePlacement, granted slice.Amounts) {
+// recordNomination notes that a namespace is nominated.
+func (r *Preemptor) recordNomination(np *schedulerv1alpha1.NamespacePlacement, granted slice.Amounts) {
 	if r.nominations == nil {
 		r.nominations = map[string]nomination{}
 	}
@@ -200,7 +200,7 @@ func (r *Preemptor) noted(np *schedulerv1alpha1.NamespacePlacement, granted slic
 // forget forgets a tenant of which nothing waits, but what it has let others give way for in vain. It returns after how
 // long that is to be forgotten, 0 for at once.
 func (r *Preemptor) forget(tenant string) time.Duration {
-	if searched := r.searched[tenant]; searched.vain > 0 {
+	if searched := r.searched[tenant]; searched.backoff > 0 {
 		if left := searched.until.Add(maxVainDelay).Sub(r.Clock.Now()); left > 0 {
 			return left
 		}
@@ -244,7 +244,7 @@ func (r *Preemptor) pause(tenant string, result placements.PreemptionResult, int
 
 // wait keeps until when not to search for a tenant, and with which delay.
 func (r *Preemptor) wait(tenant string, delay, left time.Duration) time.Duration {
-	r.keep(tenant, search{delay: delay, until: r.Clock.Now().Add(left), vain: r.searched[tenant].vain})
+	r.keep(tenant, search{delay: delay, until: r.Clock.Now().Add(left), backoff: r.searched[tenant].backoff})
 	return left
 }
 
@@ -268,7 +268,7 @@ func (r *Preemptor) waiting(ctx context.Context, tenant string) (waiting []*sche
 func (r *Preemptor) preempt(ctx context.Context, pool *placer.Preemption, waiting []*schedulerv1alpha1.NamespacePlacement) (result placements.PreemptionResult, err error) {
 	for _, np := range waiting {
 		if _, is := r.nominations[np.Namespace]; np.Status.Nominated != nil && !is { // by another process
-			r.noted(np, slice.Total(placement.Missing(np)))
+			r.recordNomination(np, slice.Total(placement.Missing(np)))
 		}
 		if np.Status.Nominated != nil && pool.WaitsFor(client.ObjectKeyFromObject(np)) {
 			return "", nil
@@ -308,7 +308,7 @@ func (r *Preemptor) preemptFor(ctx context.Context, pool *placer.Preemption, np 
 	case err != nil:
 		return "", err
 	}
-	r.noted(np, slice.Total(placement.Missing(np)))
+	r.recordNomination(np, slice.Total(placement.Missing(np)))
 	return placements.PreemptionNominated, r.giveWay(ctx, np, victims.Parts)
 }
 
