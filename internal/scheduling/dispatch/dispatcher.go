@@ -30,8 +30,8 @@ import (
 type Dispatcher struct {
 	mu          sync.RWMutex
 	subscribers map[string]*Subscriber
-	// buffered holds, by root namespace and name, the changes while the tenant had no controller: its control plane does
-	// not answer.
+	// buffered holds, by root namespace and name, the changes while the tenant had no controller: its control plane
+	// does not answer.
 	buffered map[string]map[string]PlacementChange
 	// unbuffered is whether no changes are kept.
 	unbuffered bool

@@ -79,8 +79,8 @@ type Preemptor struct {
 type search struct {
 	delay time.Duration
 	until time.Time
-	// backoff is how long was waited after the last nomination that its tenant ended without a placement, zero after one
-	// that was placed.
+	// backoff is how long was waited after the last nomination that its tenant ended without a placement, zero after
+	// one that was placed.
 	backoff time.Duration
 }
 
