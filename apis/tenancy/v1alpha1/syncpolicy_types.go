@@ -174,7 +174,7 @@ type SyncLimits struct {
 	TotalObjects int32 `json:"totalObjects,omitempty"`
 
 	// totalBytes is how large the copies of all namespaces of a tenant together may be in a super cluster, about, by
-	// default 16Mi.
+	// default 16Mi. What the SyncPolicies of a super cluster allow adds up.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1')) >= 0 && quantity(string(self)).compareTo(quantity('1Gi')) <= 0",message="totalBytes is 1 to 1Gi"
 	TotalBytes *resource.Quantity `json:"totalBytes,omitempty"`

@@ -2,7 +2,6 @@ package volumes
 
 import (
 	"context"
-	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +25,7 @@ func OfClaim(namespace, name string) string { return namespace + "/" + name }
 func ClaimSpec() kind.Spec {
 	spec := kind.Spec{
 		Name: kind.Claim, Involved: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Scope: kind.ScopeTenant, Tenant: kind.WatchAll(&corev1.PersistentVolumeClaim{}), Super: kind.WatchOwned(&corev1.PersistentVolumeClaim{}),
-		Limit: limitOfClaims, LacksData: superLacksClaims,
+		LacksData: superLacksClaims,
 		New: func(env *kind.Env) engine.Kind { return &Claims{env: env} },
 	}
 	spec.Wakes = map[string]func(*kind.Env, kind.Change) []engine.Key{
@@ -39,16 +38,6 @@ func ClaimSpec() kind.Spec {
 		kind.Snapshot: snapshotWakesClaims,
 	}
 	return spec
-}
-
-// limitOfClaims is limits.objects of a policy that lists claims. limits.persistentVolumeClaims, a part of quotas,
-// bounds them whatever it lists.
-func limitOfClaims(tenant *kind.Tenant) kind.Limit {
-	count, bytes, listed := tenant.Policy.Get().ObjectLimit(kind.ResourceOf(kind.Claim))
-	if !listed {
-		return kind.Limit{Amount: kind.Amount{Objects: math.MaxInt64, Bytes: math.MaxInt64}}
-	}
-	return kind.Limit{Amount: kind.Amount{Objects: count, Bytes: bytes}, Field: kind.FieldObjects(tenant)}
 }
 
 // VolumeSpec is that of the PersistentVolumes that syncers keep in tenants.
