@@ -5,6 +5,7 @@ package kinds_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -29,6 +31,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
+	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -309,11 +312,71 @@ func shapesOfLabels() []shape {
 	return shapes
 }
 
+// shapesOfNodes are Nodes of a tenant, to which it adds what it likes. recorded says that as much is of the super node.
+func shapesOfNodes() []shape {
+	node := func(change func(node *corev1.Node, n int)) func(int) client.Object {
+		return filled(func(n int) *corev1.Node {
+			made := &corev1.Node{}
+			nodes.TenantNode(builders.Node("n1").Obj(), made, "r1", kind.VNAgent{}, nodes.NodeShare{})
+			change(made, n)
+			return made
+		})
+	}
+	taints := func(n int) []corev1.Taint {
+		return list(n, func(i int) corev1.Taint {
+			return corev1.Taint{Key: fmt.Sprint("t", i), Effect: corev1.TaintEffectPreferNoSchedule}
+		})
+	}
+	recorded := func(made *corev1.Node, field string) {
+		names := list(4_000, func(int) string { return `""` })
+		made.Annotations["tenancy.x-k8s.io/from-super-node"] = `{"` + field + `":[` + strings.Join(names, ",") + "]}"
+	}
+	return []shape{
+		{kind.Node, "taints", node(func(made *corev1.Node, n int) {
+			made.Spec.Taints = taints(n)
+			recorded(made, "taints")
+		})},
+		{kind.Node, "taints without effect", node(func(made *corev1.Node, n int) {
+			made.Spec.Taints = make([]corev1.Taint, n)
+			recorded(made, "labels")
+		})},
+		{kind.Node, "labels", node(func(made *corev1.Node, n int) { maps.Copy(made.Labels, keyed(n, "")) })},
+		{kind.Node, "images", node(func(made *corev1.Node, n int) { made.Status.Images = make([]corev1.ContainerImage, n) })},
+		{kind.Node, "addresses", node(func(made *corev1.Node, n int) { made.Status.Addresses = make([]corev1.NodeAddress, n) })},
+		{kind.Node, "capacity", node(func(made *corev1.Node, n int) {
+			made.Status.Capacity = corev1.ResourceList{}
+			for name, one := range keyed(n, resource.MustParse("1")) {
+				made.Status.Capacity[corev1.ResourceName(name)] = one
+			}
+		})},
+	}
+}
+
+// checkNode is check for a Node of a tenant, which has a pod on it.
+func (s *shape) checkNode(t *testing.T, most int) {
+	m, it := newMeasured(t), s.make(most)
+	superNode := builders.Node("n1").Obj()
+	m.tenantCache[kind.Node], m.superCache[kind.Node], m.superCache[kind.Pod] = []client.Object{it}, []client.Object{superNode}, []client.Object{&corev1.Pod{}}
+	key, node := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, m.kind(kind.Node)
+	reconcile := func() {
+		_, err := node.Reconcile(t.Context(), key, time.Minute)
+		assert.NoError(t, err)
+	}
+	cheap(t, "new", reconcile)
+	lease := &coordinationv1.Lease{}
+	require.NoError(t, m.tenant.Client.Get(t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: it.GetName()}, lease))
+	told := m.told()
+	t.Logf("%d written, told %.200q", m.written, told)
+	m.written = 0
+	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "another"}
+	cheap(t, "changed", reconcile)
+	require.True(t, (m.written > 0) == (len(told) == 0), "it is written, or told of")
+}
+
 // elsewhere are the kinds that are not made of one object of a tenant, or that other tests measure.
 var elsewhere = map[string]string{
 	kind.Pod:         "TestPodsOfAnyShape",
 	kind.Token:       "made of a pod: TestPodsOfAnyShape",
-	kind.Node:        "made of a Node of the super cluster",
 	kind.Offer:       "made of the super cluster's objects, or of limits.bytes of a SyncPolicy",
 	kind.Event:       "made of the super cluster's Events, which have a kilobyte",
 	kind.Isolation:   "made of addresses of the pool",
@@ -351,6 +414,17 @@ func newMeasured(t *testing.T) *measured {
 	m.tenant.Client = answering(interceptor.NewClient(newClientBuilder().Build(), interceptor.Funcs{
 		Patch: func(_ context.Context, _ client.WithWatch, made client.Object, patch client.Patch, _ ...client.PatchOption) error {
 			return patched(made, patch)
+		},
+		Update: func(ctx context.Context, to client.WithWatch, made client.Object, options ...client.UpdateOption) error {
+			if _, isNode := made.(*corev1.Node); !isNode {
+				return to.Update(ctx, made, options...)
+			}
+			m.written++
+			return nil
+		},
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			m.written++
+			return nil
 		},
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, made client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			return patched(made, patch)
@@ -397,7 +471,7 @@ func cheap(t *testing.T, what string, do func()) {
 // kind, new, in sync and changed, whatever it has much of. One that has too much is told of, and one that goes down
 // does so whole. 50 ms are three times what the largest takes without the race detector.
 func TestObjectsOfAnyKind(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
-	shapes := slices.Concat(shapesOfConfigs(), shapesOfServices(), shapesOfTraffic(), shapesOfClaims(), shapesOfJSON(), shapesOfLabels())
+	shapes := slices.Concat(shapesOfConfigs(), shapesOfServices(), shapesOfTraffic(), shapesOfClaims(), shapesOfJSON(), shapesOfLabels(), shapesOfNodes())
 	measured := map[string]bool{}
 	for i := range shapes {
 		s := &shapes[i]
@@ -413,6 +487,10 @@ func TestObjectsOfAnyKind(t *testing.T) { //nolint:paralleltest // It measures w
 }
 
 func (s *shape) check(t *testing.T, family string, most int) {
+	if s.kind == kind.Node {
+		s.checkNode(t, most)
+		return
+	}
 	m, it := newMeasured(t), s.make(most)
 	key := engine.Key{Tenant: clusterKey, Kind: s.kind, Namespace: "web", Name: "it"}
 	it.SetNamespace("web")

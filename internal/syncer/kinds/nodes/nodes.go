@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -119,10 +120,13 @@ func (n *Nodes) makeNode(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	return n.renewal(), EnsureNode(ctx, n.env, tenant, key.Name)
 }
 
-// freshen updates a Node, and renews its Lease.
+// freshen updates a Node, and renews its Lease. One to which the tenant added too much stays as it is, and alive.
 func (n *Nodes) freshen(ctx context.Context, tenant *kind.Tenant, key engine.Key, superNode, tenantNode *corev1.Node, share NodeShare) error {
-	if err := n.update(ctx, tenant, superNode, tenantNode, share); err != nil {
-		return err
+	if n.env.Bounded(tenant, key, tenantNode, policy.ExcessOfEntries(tenantNode)) {
+		n.env.ClearWarning(key)
+		if err := n.update(ctx, tenant, superNode, tenantNode, share); err != nil {
+			return err
+		}
 	}
 	return n.renew(ctx, tenant, key, tenantNode)
 }
@@ -218,6 +222,7 @@ const fieldNodeName = "spec.nodeName"
 
 // forget drops what is held in memory about a Node.
 func (n *Nodes) forget(key engine.Key) {
+	n.env.ClearWarning(key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.idleSince, key)

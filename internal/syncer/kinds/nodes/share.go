@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -62,19 +63,26 @@ func (s *NodeShare) labels(superNode *corev1.Node) map[string]string {
 // tolerate, and for all others tenancyv1alpha1.TaintClosed.
 func (s *NodeShare) taints(superNode *corev1.Node) []corev1.Taint {
 	var shown []corev1.Taint
+	known := sets.Set[taintIdentity]{}
+	show := func(taint corev1.Taint) {
+		if identity := identityOf(&taint); !known.Has(identity) {
+			known.Insert(identity)
+			shown = append(shown, taint)
+		}
+	}
 	closed := corev1.Taint{Key: tenancyv1alpha1.TaintClosed, Effect: corev1.TaintEffectNoSchedule}
 	for _, taint := range s.operators(superNode) {
 		switch {
-		case hasTaint(shown, &taint):
+		case known.Has(identityOf(&taint)):
 		case s.policy().MayTolerate(taint.Key, taint.Effect):
 			taint.TimeAdded = nil
-			shown = append(shown, taint)
-		case taint.Effect != corev1.TaintEffectPreferNoSchedule && !hasTaint(shown, &closed):
-			shown = append(shown, closed)
+			show(taint)
+		case taint.Effect != corev1.TaintEffectPreferNoSchedule:
+			show(closed)
 		}
 	}
-	if !s.selected(superNode) && !hasTaint(shown, &closed) {
-		shown = append(shown, closed)
+	if !s.selected(superNode) {
+		show(closed)
 	}
 	return shown
 }
@@ -130,9 +138,23 @@ func (s *NodeShare) amounts(ofNode corev1.ResourceList) corev1.ResourceList {
 	return shown.List()
 }
 
-// hasTaint returns whether taints have one with the key and the effect of taint: those identify it.
-func hasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
-	return slices.ContainsFunc(taints, func(other corev1.Taint) bool { return other.MatchTaint(taint) })
+// taintIdentity is what identifies a taint of a node.
+type taintIdentity struct {
+	key    string
+	effect corev1.TaintEffect
+}
+
+func identityOf(taint *corev1.Taint) taintIdentity { return taintIdentity{taint.Key, taint.Effect} }
+
+// identitiesOf returns those of all taints of lists.
+func identitiesOf(lists ...[]corev1.Taint) sets.Set[taintIdentity] {
+	all := sets.Set[taintIdentity]{}
+	for _, taints := range lists {
+		for i := range taints {
+			all.Insert(identityOf(&taints[i]))
+		}
+	}
+	return all
 }
 
 // annotationTakenOver holds, on a tenant's Node, which labels and taints are those of the super node. What is not in it

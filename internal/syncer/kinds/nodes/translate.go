@@ -46,9 +46,8 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent k
 	}
 	tenantNode.Annotations[annotationSuperNode] = superNode.Name
 	now.writeTo(tenantNode)
-	tenantNode.Spec.Taints = slices.DeleteFunc(tenantNode.Spec.Taints, func(taint corev1.Taint) bool {
-		return hasTaint(before.Taints, &taint) || hasTaint(now.Taints, &taint)
-	})
+	ours := identitiesOf(before.Taints, now.Taints)
+	tenantNode.Spec.Taints = slices.DeleteFunc(tenantNode.Spec.Taints, func(taint corev1.Taint) bool { return ours.Has(identityOf(&taint)) })
 	tenantNode.Spec.Taints = append(tenantNode.Spec.Taints, now.Taints...)
 	tenantNode.Spec.Unschedulable = share.unschedulable(superNode)
 
