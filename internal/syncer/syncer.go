@@ -450,7 +450,9 @@ func (s *Syncer) tenant(key string) *kind.Tenant {
 }
 
 // order lets the engine ask which keys go first: by tenants' weights, unless options have others, and by what rests.
+// What reconciles log of a tenant has the bounds of what its session does.
 func (s *Syncer) order(options *engine.Options) {
+	options.Logger = s.logger
 	if options.Weight == nil {
 		options.Weight = s.weight
 	}
@@ -463,6 +465,14 @@ func (s *Syncer) weight(tenant string) int {
 		return int(session.tenant.Policy.Get().Spec().Scheduling.Weight)
 	}
 	return 1
+}
+
+// logger returns a logger of what a tenant causes.
+func (s *Syncer) logger(tenant string, logger klog.Logger) klog.Logger {
+	if session := s.session(tenant); session != nil {
+		return session.tenant.Bounds.Logger(logger)
+	}
+	return logger
 }
 
 // tenants returns the connected tenants, sorted by key.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// logBytesPerSecond and logBurst bound what Serve logs of one tenant: a megabyte a minute, and one at once.
+	// logBytesPerSecond and logBurst bound what is logged of one tenant: a megabyte a minute, and one at once.
 	// client-go writes each error of a list and of a watch, the tenant's text in it, and whole objects that it did not
 	// expect.
 	logBytesPerSecond = 16 << 10
@@ -41,6 +41,15 @@ type sink struct {
 	logged *logged
 	// size is that of a line besides its values.
 	size int
+}
+
+// Logger returns a logger that writes what another one does, but no more of the tenant than it may have written, here
+// and within Serve together.
+func (b *Bounds) Logger(inner klog.Logger) klog.Logger {
+	if b == nil {
+		return inner
+	}
+	return b.logged.bounded(inner)
 }
 
 // bounded returns a logger that writes what another one does, within the bounds.

@@ -70,7 +70,7 @@ func (b *Bounds) Serve(ctx context.Context, serve func(context.Context) error) e
 	if b == nil {
 		return serve(ctx)
 	}
-	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, b.logged.bounded(klog.FromContext(ctx))))
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, b.Logger(klog.FromContext(ctx))))
 	defer cancel(nil)
 	b.mu.Lock()
 	b.fail = cancel

@@ -60,6 +60,8 @@ type Options struct {
 	// Serves returns whether this process reconciles keys of a tenant now; nil means that it does those of all. Keys of
 	// others are dropped. A key without a tenant is everybody's. It must not block.
 	Serves func(tenant string) bool
+	// Logger returns what reconciles of a tenant's keys write to in place of logger; nil means logger.
+	Logger func(tenant string, logger klog.Logger) klog.Logger
 }
 
 // Engine reconciles keys until it is stopped, each kind with a controller of controller-runtime over a fair Queue.
@@ -172,7 +174,11 @@ func (e *Engine) controller(logger logr.Logger, kind Kind) (controller.TypedCont
 			if key == nil {
 				return logger
 			}
-			return klog.LoggerWithValues(logger, "tenant", key.Tenant, "namespace", key.Namespace, "name", key.Name)
+			of := logger
+			if e.options.Logger != nil {
+				of = e.options.Logger(key.Tenant, logger)
+			}
+			return klog.LoggerWithValues(of, "tenant", key.Tenant, "namespace", key.Namespace, "name", key.Name)
 		},
 		// A program has one engine; a test process has many.
 		SkipNameValidation: ptr.To(true),
