@@ -76,23 +76,22 @@ func ExcessOfMetadata(object metav1.Object) string {
 	return ""
 }
 
-// ExcessOfEntries says that an object has more entries than go down, "" if it does not. It counts no further than that.
+// ExcessOfEntries says that an object has more entries than go down, "" if it does not.
 func ExcessOfEntries(object client.Object) string {
-	most, left := maxEntries, maxEntries
+	entries, most := 0, maxEntries
 	if service, ok := object.(*corev1.Service); ok && len(service.Spec.Ports) > maxPorts {
 		return fmt.Sprintf("it has %d ports: at most %d go down", len(service.Spec.Ports), maxPorts)
 	}
 	switch typed := object.(type) {
 	case *unstructured.Unstructured:
-		most, left = maxMembers, maxMembers
-		countJSON(typed.Object, &left)
+		entries, most = entriesOfJSON(typed.Object), maxMembers
 	case interface{ Size() int }:
 		if typed.Size() > smallObject {
-			count(reflect.ValueOf(object).Elem(), &left)
+			entries = entriesOf(reflect.ValueOf(object).Elem())
 		}
 	}
-	if left < 0 {
-		return fmt.Sprintf("its lists and maps have more than %d entries together: at most as many go down", most)
+	if entries > most {
+		return fmt.Sprintf("its lists and maps have %d entries together: at most %d go down", entries, most)
 	}
 	return ""
 }
@@ -100,70 +99,64 @@ func ExcessOfEntries(object client.Object) string {
 // typeOfTime is that of what has a table of time zones.
 var typeOfTime = reflect.TypeFor[metav1.Time]()
 
-// count takes the entries of a value off left, until that is negative. Bytes are one value.
-func count(value reflect.Value, left *int) {
-	if *left < 0 {
-		return
-	}
+// entriesOf returns how many elements the lists and maps of a value have. Bytes are one value.
+func entriesOf(value reflect.Value) (entries int) {
 	switch value.Kind() {
 	case reflect.Pointer:
 		if !value.IsNil() {
-			count(value.Elem(), left)
+			return entriesOf(value.Elem())
 		}
 	case reflect.Struct:
 		if value.Type() == typeOfTime {
-			return
+			return 0
 		}
 		for i := range value.NumField() {
-			count(value.Field(i), left)
+			entries += entriesOf(value.Field(i))
 		}
 	case reflect.Map:
-		*left -= value.Len()
-		if kind := value.Type().Elem().Kind(); *left < 0 || kind != reflect.Slice && kind != reflect.Map {
-			return // of no type of the API are the values structures with lists
+		entries = value.Len()
+		if kind := value.Type().Elem().Kind(); kind != reflect.Slice && kind != reflect.Map {
+			return entries // of no type of the API are the values structures with lists
 		}
-		for entries := value.MapRange(); entries.Next(); {
-			count(entries.Value(), left)
+		for members := value.MapRange(); members.Next(); {
+			entries += entriesOf(members.Value())
 		}
 	case reflect.Slice:
-		countSlice(value, left)
+		return entriesOfSlice(value)
 	}
+	return entries
 }
 
-func countSlice(value reflect.Value, left *int) {
-	kind := value.Type().Elem().Kind()
-	if kind == reflect.Uint8 {
-		return
+func entriesOfSlice(value reflect.Value) int {
+	kind, entries := value.Type().Elem().Kind(), value.Len()
+	switch kind {
+	case reflect.Uint8:
+		return 0
+	case reflect.String:
+		return entries
 	}
-	*left -= value.Len()
-	if kind == reflect.String {
-		return
+	for i := range value.Len() {
+		entries += entriesOf(value.Index(i))
 	}
-	for i := 0; i < value.Len() && *left >= 0; i++ {
-		count(value.Index(i), left)
-	}
+	return entries
 }
 
-// countJSON is count for decoded JSON, where names of members count, and each list and object besides its entries.
-func countJSON(value any, left *int) {
+// entriesOfJSON is entriesOf for decoded JSON, where names of members count, and each list and object besides its
+// entries.
+func entriesOfJSON(value any) (entries int) {
 	switch typed := value.(type) {
 	case map[string]any:
-		*left -= 1 + 2*len(typed)
+		entries = 1 + 2*len(typed)
 		for _, member := range typed {
-			if *left < 0 {
-				return
-			}
-			countJSON(member, left)
+			entries += entriesOfJSON(member)
 		}
 	case []any:
-		*left -= 1 + len(typed)
+		entries = 1 + len(typed)
 		for _, element := range typed {
-			if *left < 0 {
-				return
-			}
-			countJSON(element, left)
+			entries += entriesOfJSON(element)
 		}
 	}
+	return entries
 }
 
 func sizeOfMap(values map[string]string) (size int) {
@@ -264,15 +257,16 @@ func (f *fields) add(fieldPath string) {
 	f.size += perField + size
 }
 
-// ExcessOfResources says that a pod, or its status, names more resources than are read, "" if it does not. It counts no
-// further than that.
+// ExcessOfResources says that a pod, or its status, names more resources than are read, "" if it does not. Beyond that
+// it does not ask which of them are the same.
 func ExcessOfResources(pod *corev1.Pod) string {
-	named := map[corev1.ResourceName]struct{}{}
+	named, all := map[corev1.ResourceName]struct{}{}, 0
 	add := func(lists ...corev1.ResourceList) {
 		for _, list := range lists {
+			all += len(list)
 			for name := range list {
 				if len(named) > maxResources {
-					return
+					break
 				}
 				named[name] = struct{}{}
 			}
@@ -296,7 +290,7 @@ func ExcessOfResources(pod *corev1.Pod) string {
 	}
 	add(pod.Spec.Overhead)
 	if len(named) > maxResources {
-		return fmt.Sprintf("it has more than %d different resource names: at most as many are read", maxResources)
+		return fmt.Sprintf("it has %d resource names, more than %d different ones: at most %d are read", all, maxResources, maxResources)
 	}
 	return ""
 }

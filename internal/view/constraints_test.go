@@ -92,12 +92,12 @@ func TestProjectionIsBounded(t *testing.T) { //nolint:paralleltest // It measure
 				})
 			}
 		}},
-		"resource names of a sidecar, in all that start after it": {excess: "more than 64 different resource names", change: func(pod *corev1.Pod) {
+		"resource names of a sidecar, in all that start after it": {excess: "more than 64 different ones", change: func(pod *corev1.Pod) {
 			pod.Spec.InitContainers = make([]corev1.Container, 1_000)
 			pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			pod.Spec.InitContainers[0].Resources.Requests = resourcesNamed(10_000)
 		}},
-		"resource names of the status of a sidecar": {excess: "more than 64 different resource names", change: func(pod *corev1.Pod) {
+		"resource names of the status of a sidecar": {excess: "more than 64 different ones", change: func(pod *corev1.Pod) {
 			pod.Spec.InitContainers = make([]corev1.Container, 1_000)
 			pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{AllocatedResources: resourcesNamed(10_000)}}

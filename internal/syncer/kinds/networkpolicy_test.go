@@ -294,7 +294,7 @@ func TestHugeNetworkPolicy(t *testing.T) {
 		},
 		{
 			name: "elements", spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{From: everywhere(250)}}, Egress: egressRules{{To: everywhere(40_000)}}},
-			want: "TenantLimit Super cluster r1: its lists and maps have more than 5000 entries together: at most as many go down",
+			want: "TenantLimit Super cluster r1: its lists and maps have 40252 entries together: at most 5000 go down",
 		},
 		{
 			name: "ports", spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: everywhere(1), Ports: make(ports, 500)}}},
