@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -219,6 +221,23 @@ func (i *informers) learn(env *kind.Env, specs []kind.Spec, side kind.Side) erro
 		maps.Copy(i.watched, added)
 	}
 	return nil
+}
+
+// metadata lets list be one of the metadata of a kind, and returns the options by which its informers select. It returns
+// false for a kind that is not watched.
+func (i *informers) metadata(kind string, list *metav1.PartialObjectMetadataList) (*client.ListOptions, bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	of, watched := i.watched[kind]
+	if !watched {
+		return nil, false
+	}
+	gvk, err := apiutil.GVKForObject(of.list(), scheme.Scheme)
+	if err != nil {
+		return nil, false
+	}
+	list.SetGroupVersionKind(gvk)
+	return &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: of.labels, FieldSelector: of.fields}}, true
 }
 
 // isAside returns whether nothing waits until the informers of a kind are synced.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -122,7 +123,7 @@ type looked struct {
 func (s *session) watch(ctx context.Context, namespaces []string, served bool, before *looked) error {
 	before.left = !served && (before.left || s.cache.synced() && s.cleanedUp(before.unwanted))
 	s.left.Store(before.left)
-	specs := s.wanted(before.unwanted)
+	specs := s.wanted(ctx, served, before.unwanted)
 	if err := s.cache.learn(s.syncer.env, specs, kind.TenantSide); err != nil {
 		return err
 	}
@@ -148,10 +149,12 @@ func (s *session) watchPolicy(ctx context.Context) {
 	}
 }
 
-// wanted returns the kinds that the tenant has to do with. A kind of which its policy wants none (Spec.Wanted) is
-// watched until a synced cache shows that it has left nothing behind; unwanted holds those that have not, from one call
-// to the next.
-func (s *session) wanted(unwanted map[string]bool) []kind.Spec {
+// wanted returns the kinds that the tenant has to do with. Of a kind of which its policy wants none (Spec.Wanted)
+// nothing is watched, unless it has left something behind: then it is until a synced cache shows that it has not.
+// unwanted holds those that have not, and those that were asked, from one call to the next.
+func (s *session) wanted(ctx context.Context, served bool, unwanted map[string]bool) []kind.Spec {
+	ctx, cancel := context.WithTimeout(ctx, lacksPatience)
+	defer cancel()
 	specs := s.syncer.env.Specs()
 	wanted := make([]kind.Spec, 0, len(specs))
 	for i := range specs {
@@ -161,18 +164,55 @@ func (s *session) wanted(unwanted map[string]bool) []kind.Spec {
 			wanted = append(wanted, *spec)
 			continue
 		}
-		if !spec.MayRemain() {
-			continue // it has written nothing in the tenant that could be left behind
+		if !spec.MayRemain() || !served && spec.Scope != kind.ScopeUp {
+			continue // it has written nothing in the tenant that could be left behind, or waits until it is served
 		}
-		if !unwanted[spec.Name] {
-			_, synced := s.cache.Get(spec.Name, "", "")
-			unwanted[spec.Name] = synced && spec.LeftBehind(s.syncer.env, s.tenant)
+		if left, asked := unwanted[spec.Name]; !left {
+			if _, synced := s.cache.Get(spec.Name, "", ""); synced || asked {
+				unwanted[spec.Name] = synced && spec.LeftBehind(s.syncer.env, s.tenant)
+			} else {
+				unwanted[spec.Name] = s.lacks(ctx, spec)
+			}
 		}
 		if !unwanted[spec.Name] {
 			wanted = append(wanted, *spec)
 		}
 	}
 	return wanted
+}
+
+const (
+	// lacksPatience is how long a tenant may take to say what it lacks. Then all is watched until that is known.
+	lacksPatience = 5 * time.Second
+	// lacksPerPage is how many objects it is asked for in one request, but for the first, and lacksPages how many
+	// requests there are at most.
+	lacksPerPage, lacksPages = 500, 20
+)
+
+// lacks returns whether a tenant has no object of a kind that is to be left behind, by lists of metadata: first of one
+// object, as most tenants have none. It returns false where that cannot be told.
+func (s *session) lacks(ctx context.Context, spec *kind.Spec) bool {
+	list := &metav1.PartialObjectMetadataList{}
+	options, known := s.cache.metadata(spec.Name, list)
+	if !known {
+		return false
+	}
+	options.Limit = 1
+	for range lacksPages {
+		if err := s.cache.client.List(ctx, list, options); err != nil {
+			return false
+		}
+		for i := range list.Items {
+			if spec.IsRemaining(s.syncer.env, &list.Items[i]) {
+				return false
+			}
+		}
+		if list.Continue == "" {
+			return true
+		}
+		options.Limit, options.Continue = lacksPerPage, list.Continue
+	}
+	return false
 }
 
 // cleanedUp returns whether the tenant's caches hold none of the objects that the syncer writes there. Those of

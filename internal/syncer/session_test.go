@@ -2,27 +2,29 @@ package syncer
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	nodev1 "k8s.io/api/node/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -74,10 +76,9 @@ func TestSessionOfATenantThatHoldsNothing(t *testing.T) {
 				if lists.Add(1) > 1 {
 					<-ctx.Done()
 				}
-			case *corev1.PersistentVolumeList, *unstructured.UnstructuredList: // the fake client would change the scheme
+			case *corev1.PersistentVolumeList, *metav1.PartialObjectMetadataList: // whether anything is left of what super clusters have offered
 				return nil
-			case *storagev1.StorageClassList, *nodev1.RuntimeClassList, *schedulingv1.PriorityClassList, *networkingv1.IngressClassList,
-				*resourcev1.DeviceClassList: // what super clusters have offered
+			case *schedulingv1.PriorityClassList: // it wants those
 			default:
 				return fmt.Errorf("%T is listed", list)
 			}
@@ -129,16 +130,9 @@ func (servedTenant) Namespaces(context.Context, string) ([]string, error) {
 	return []string{"web"}, nil
 }
 
-// TestSessionOfATenantThatWantsNoSnapshots: they are watched while one has our finalizer, whatever the policy says, and
-// no longer than that.
-func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
-	t.Parallel()
-	snapshot := &unstructured.Unstructured{}
-	snapshot.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"})
-	snapshot.SetNamespace("web")
-	snapshot.SetName("s")
-	snapshot.SetFinalizers([]string{"claim.tenancy.x-k8s.io/r1"})
-	tenantClient := builders.Client(ownScheme()).WithObjects(snapshot).Build()
+// servedSession returns the session of a tenant that is served and wants nothing that is optional, once it is synced.
+func servedSession(t *testing.T, tenantClient client.WithWatch) (*session, context.Context) {
+	t.Helper()
 	s, _ := listen(t, kind.Pod)
 	super := newFilling()
 	super.synced.Store(true)
@@ -160,6 +154,111 @@ func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
 	synced := make(chan struct{})
 	group.Go(func() error { return made.run(ctx, sync.OnceFunc(func() { close(synced) })) })
 	<-synced
+	return made, ctx
+}
+
+// listMetadata lists metadata page by page, which the fake client does not.
+func listMetadata(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	metadata, ok := list.(*metav1.PartialObjectMetadataList)
+	if !ok {
+		return inner.List(ctx, list, options...)
+	}
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(list.GetObjectKind().GroupVersionKind())
+	if err := inner.List(ctx, all, client.InNamespace(asked.Namespace)); err != nil {
+		return err
+	}
+	begin, _ := strconv.Atoi(asked.Continue)
+	end := min(begin+int(asked.Limit), len(all.Items))
+	metadata.Items, metadata.Continue = nil, ""
+	if end < len(all.Items) {
+		metadata.Continue = strconv.Itoa(end)
+	}
+	for _, item := range all.Items[begin:end] {
+		metadata.Items = append(metadata.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: item.GetNamespace(), Name: item.GetName(), Labels: item.GetLabels(), Annotations: item.GetAnnotations(), Finalizers: item.GetFinalizers(),
+		}})
+	}
+	return nil
+}
+
+// TestNothingIsReadOfWhatNobodyWants: of kinds of which a tenant's policy wants none, the metadata of one object is
+// read, and of more only if there is one; nothing is kept or watched.
+func TestNothingIsReadOfWhatNobodyWants(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ snapshots, wantRequests int }{
+		"none": {wantRequests: 1}, "many": {snapshots: 1_200, wantRequests: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := builders.Client(ownScheme()).Build()
+			for i := range max(1, tc.snapshots) {
+				snapshot := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"large": strings.Repeat("x", 10<<10)}}}
+				snapshot.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"})
+				snapshot.SetNamespace("web")
+				snapshot.SetName(fmt.Sprint("s", i))
+				require.NoError(t, api.Create(t.Context(), snapshot))
+				if tc.snapshots == 0 { // the fake client knows the kind
+					require.NoError(t, api.Delete(t.Context(), snapshot))
+				}
+			}
+			var requests, read, others atomic.Int64
+			made, ctx := servedSession(t, interceptor.NewClient(api, interceptor.Funcs{
+				List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					err := listMetadata(ctx, inner, list, options...)
+					if list.GetObjectKind().GroupVersionKind().Kind != "VolumeSnapshotList" {
+						return err
+					}
+					text, failure := json.Marshal(list)
+					if assert.NoError(t, failure) {
+						read.Add(int64(len(text)))
+					}
+					if requests.Add(1); !is[*metav1.PartialObjectMetadataList](list) {
+						others.Add(1)
+					}
+					return err
+				},
+				Watch: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+					if list.GetObjectKind().GroupVersionKind().Kind == "VolumeSnapshotList" {
+						others.Add(1)
+					}
+					return inner.Watch(ctx, list, options...)
+				},
+			}))
+			for range 10 {
+				select {
+				case made.changed <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+			_, known := made.cache.Get(kind.Snapshot, "", "")
+			require.False(t, known)
+			require.Zero(t, others.Load(), "whole objects are read, or watched")
+			require.EqualValues(t, tc.wantRequests, requests.Load())
+			require.Less(t, read.Load(), int64(300*max(10, tc.snapshots)))
+		})
+	}
+}
+
+// is returns whether a value has a type.
+func is[T any](value any) bool {
+	_, ok := value.(T)
+	return ok
+}
+
+// TestSessionOfATenantThatWantsNoSnapshots: they are watched while one has our finalizer, whatever the policy says, and
+// no longer than that.
+func TestSessionOfATenantThatWantsNoSnapshots(t *testing.T) {
+	t.Parallel()
+	snapshot := &unstructured.Unstructured{}
+	snapshot.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"})
+	snapshot.SetNamespace("web")
+	snapshot.SetName("s")
+	snapshot.SetFinalizers([]string{"claim.tenancy.x-k8s.io/r1"})
+	tenantClient := interceptor.NewClient(builders.Client(ownScheme()).WithObjects(snapshot).Build(), interceptor.Funcs{List: listMetadata})
+	made, ctx := servedSession(t, tenantClient)
 	known := func() bool {
 		_, known := made.cache.Get(kind.Snapshot, "", "")
 		return known

@@ -63,9 +63,18 @@ type unmarshaler interface{ Unmarshal(data []byte) error }
 
 var errNoProtobuf = errors.New("it has no protobuf")
 
-// ofKind returns the shape of a kind. All clients of tenants decode with the scheme of client-go.
+// metadataTypes are what clients of metadata decode.
+var metadataTypes = map[schema.GroupVersionKind]reflect.Type{
+	metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"):     reflect.TypeFor[metav1.PartialObjectMetadata](),
+	metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"): reflect.TypeFor[metav1.PartialObjectMetadataList](),
+}
+
+// ofKind returns the shape of a kind. All clients of tenants decode with the scheme of client-go, or metadata.
 func (s *shapes) ofKind(gvk schema.GroupVersionKind) (*shape, error) {
 	typ, exists := scheme.Scheme.AllKnownTypes()[gvk]
+	if !exists {
+		typ, exists = metadataTypes[gvk]
+	}
 	if !exists { // a metav1.Status is of any version
 		object, err := scheme.Scheme.New(gvk)
 		if err != nil {

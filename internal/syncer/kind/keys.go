@@ -159,8 +159,8 @@ func (e *Env) Rewatches(change Change) (tenant string, found bool) {
 	spec := e.kinds().spec(change.Kind)
 	if change.Side == TenantSide {
 		// It may have been the last that the syncer had written in a tenant without placements, or that wants no more.
-		remained := change.Old != nil && spec.remains(e, change.Old)
-		return change.Tenant, remained && (change.Current == nil || !spec.remains(e, change.Current))
+		remained := change.Old != nil && spec.IsRemaining(e, change.Old)
+		return change.Tenant, remained && (change.Current == nil || !spec.IsRemaining(e, change.Current))
 	}
 	if !spec.Rewatch {
 		return "", false

@@ -125,8 +125,8 @@ func WatchOwned(object client.Object, more ...string) *Watch {
 // behind before the informer ends.
 func (s *Spec) MayRemain() bool { return s.Scope == ScopeUp || s.Remains != nil }
 
-// remains is Remains, or its default.
-func (s *Spec) remains(env *Env, tenantObject client.Object) bool {
+// IsRemaining is Remains, or its default.
+func (s *Spec) IsRemaining(env *Env, tenantObject client.Object) bool {
 	if s.Remains == nil {
 		return s.Scope == ScopeUp
 	}
@@ -135,7 +135,7 @@ func (s *Spec) remains(env *Env, tenantObject client.Object) bool {
 
 // LeftBehind returns whether a tenant's cache shows nothing that the syncer writes of this kind (MayRemain).
 func (s *Spec) LeftBehind(env *Env, tenant *Tenant) bool {
-	return !slices.ContainsFunc(tenant.Cache.List(s.Name), func(object client.Object) bool { return s.remains(env, object) })
+	return !slices.ContainsFunc(tenant.Cache.List(s.Name), func(object client.Object) bool { return s.IsRemaining(env, object) })
 }
 
 // tenantKey returns the key of a tenant's object of this kind, or of From.
