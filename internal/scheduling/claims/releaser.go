@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -46,7 +46,7 @@ type Releaser struct {
 	API    kubernetes.Interface
 	Claims corev1listers.PersistentVolumeClaimLister
 	// Snapshots are the tenant's VolumeSnapshots, which were read last at read. Nil: none are.
-	Snapshots dynamic.NamespaceableResourceInterface
+	Snapshots metadata.Getter
 	read      time.Time
 	Pool      virtualNodes
 	// Meta reads what is stored in the meta cluster now.
@@ -117,15 +117,16 @@ const (
 )
 
 // SnapshotsOf returns the VolumeSnapshots of a tenant, whose control plane need not serve them.
-func SnapshotsOf(cfg *rest.Config) (dynamic.NamespaceableResourceInterface, error) {
-	api, err := dynamic.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cfg), tenantevents.ControllerName))
+func SnapshotsOf(cfg *rest.Config) (metadata.Getter, error) {
+	api, err := metadata.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cfg), tenantevents.ControllerName))
 	if err != nil {
 		return nil, fmt.Errorf("building a client of VolumeSnapshots: %w", err)
 	}
 	return api.Resource(schema.GroupVersionResource{Group: claimhome.SnapshotGroup, Version: "v1", Resource: "volumesnapshots"}), nil
 }
 
-// deletedSnapshots reads the snapshots that the tenant deletes and that super clusters hold.
+// deletedSnapshots reads the snapshots that the tenant deletes and that super clusters hold: their metadata, as the
+// tenant's type may let the rest be large.
 func (r *Releaser) deletedSnapshots(ctx context.Context) (deleted []metav1.Object, err error) {
 	options := metav1.ListOptions{Limit: snapshotsPerPage}
 	for range snapshotsPages {
@@ -138,7 +139,7 @@ func (r *Releaser) deletedSnapshots(ctx context.Context) (deleted []metav1.Objec
 		}
 		for i := range page.Items {
 			if found := &page.Items[i]; len(WitnessesOf(found)) > 0 {
-				// Without the rest, which the tenant's type may let be large, and without the page that it is on.
+				// Without the rest, and without the page that it is on.
 				deleted = append(deleted, &metav1.ObjectMeta{
 					Namespace: strings.Clone(found.GetNamespace()), Name: strings.Clone(found.GetName()), UID: found.GetUID(), ResourceVersion: found.GetResourceVersion(),
 					Finalizers: found.GetFinalizers(), DeletionTimestamp: found.GetDeletionTimestamp(),

@@ -12,12 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
@@ -90,7 +88,7 @@ func TestClaimReleaser(t *testing.T) {
 					claim.DeletionTimestamp = &since
 				}
 			}))
-			snapshot := &unstructured.Unstructured{}
+			snapshot := &metav1.PartialObjectMetadata{}
 			snapshot.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"})
 			snapshot.SetNamespace("web")
 			snapshot.SetName("data")
@@ -100,7 +98,9 @@ func TestClaimReleaser(t *testing.T) {
 				snapshot.SetDeletionTimestamp(&since)
 			}
 			resource := schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: "volumesnapshots"}
-			snapshots := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "VolumeSnapshotList"}, snapshot).Resource(resource)
+			metadata := metadatafake.NewTestScheme()
+			require.NoError(t, metav1.AddMetaToScheme(metadata))
+			snapshots := metadatafake.NewSimpleMetadataClient(metadata, snapshot).Resource(resource)
 			factory := informers.NewSharedInformerFactory(api, 0)
 			meta := builders.Client(schedulingtest.MetaScheme(t))
 			for _, id := range tc.stored {
