@@ -223,7 +223,7 @@ func (i *informers) learn(env *kind.Env, specs []kind.Spec, side kind.Side) erro
 	return nil
 }
 
-// metadata lets list be one of the metadata of a kind, and returns the options by which its informers select. It returns
+// metadata lets list be one of the metadata of a kind, and returns the options by which informers select. It returns
 // false for a kind that is not watched.
 func (i *informers) metadata(kind string, list *metav1.PartialObjectMetadataList) (*client.ListOptions, bool) {
 	i.mu.RLock()

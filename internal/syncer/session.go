@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -199,7 +200,11 @@ func (s *session) lacks(ctx context.Context, spec *kind.Spec) bool {
 	}
 	options.Limit = 1
 	for range lacksPages {
-		if err := s.cache.client.List(ctx, list, options); err != nil {
+		err := s.cache.client.List(ctx, list, options)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return spec.Tenant.Optional // as engage.Optional has it
+		}
+		if err != nil {
 			return false
 		}
 		for i := range list.Items {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -188,8 +189,11 @@ func listMetadata(ctx context.Context, inner client.WithWatch, list client.Objec
 // read, and of more only if there is one; nothing is kept or watched.
 func TestNothingIsReadOfWhatNobodyWants(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ snapshots, wantRequests int }{
-		"none": {wantRequests: 1}, "many": {snapshots: 1_200, wantRequests: 4},
+	for name, tc := range map[string]struct {
+		snapshots, wantRequests int
+		unserved                bool
+	}{
+		"none": {wantRequests: 1}, "many": {snapshots: 1_200, wantRequests: 4}, "of a type that is not served": {wantRequests: 1, unserved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,6 +218,9 @@ func TestNothingIsReadOfWhatNobodyWants(t *testing.T) {
 					text, failure := json.Marshal(list)
 					if assert.NoError(t, failure) {
 						read.Add(int64(len(text)))
+					}
+					if tc.unserved {
+						err = apierrors.NewNotFound(schema.GroupResource{Resource: "volumesnapshots"}, "")
 					}
 					if requests.Add(1); !is[*metav1.PartialObjectMetadataList](list) {
 						others.Add(1)
