@@ -370,7 +370,7 @@ func (s *shape) checkNode(t *testing.T, most int) {
 	m.written = 0
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "another"}
 	cheap(t, "changed", reconcile)
-	require.True(t, (m.written > 0) == (len(told) == 0), "it is written, or told of")
+	require.Equal(t, len(told) == 0, m.written > 0, "it is written, or told of")
 }
 
 // elsewhere are the kinds that are not made of one object of a tenant, or that other tests measure.

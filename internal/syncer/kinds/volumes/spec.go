@@ -26,7 +26,7 @@ func ClaimSpec() kind.Spec {
 	spec := kind.Spec{
 		Name: kind.Claim, Involved: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Scope: kind.ScopeTenant, Tenant: kind.WatchAll(&corev1.PersistentVolumeClaim{}), Super: kind.WatchOwned(&corev1.PersistentVolumeClaim{}),
 		LacksData: superLacksClaims,
-		New: func(env *kind.Env) engine.Kind { return &Claims{env: env} },
+		New:       func(env *kind.Env) engine.Kind { return &Claims{env: env} },
 	}
 	spec.Wakes = map[string]func(*kind.Env, kind.Change) []engine.Key{
 		kind.Volume: func(_ *kind.Env, change kind.Change) []engine.Key {
