@@ -242,7 +242,7 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 					return variable
 				})
 			},
-			want: "its lists and maps have 20008 entries together: at most 5000 go down",
+			want: "its lists and maps have 20002 entries together: at most 5000 go down",
 		},
 		{
 			name: "as many variables with the node as go down", pod: func(pod *corev1.Pod) {
