@@ -124,10 +124,10 @@ type looked struct {
 func (s *session) watch(ctx context.Context, namespaces []string, served bool, before *looked) error {
 	before.left = !served && (before.left || s.cache.synced() && s.cleanedUp(before.unwanted))
 	s.left.Store(before.left)
-	specs := s.wanted(ctx, served, before.unwanted)
-	if err := s.cache.learn(s.syncer.env, specs, kind.TenantSide); err != nil {
+	if err := s.cache.learn(s.syncer.env, s.syncer.env.Specs(), kind.TenantSide); err != nil {
 		return err
 	}
+	specs := s.wanted(ctx, served, before.unwanted)
 	before.wide = s.syncer.env.Assignments.Whole() || watchWide(specs, len(namespaces), int(s.tenant.Policy.Get().Spec().Limits.Watches), before.wide)
 	s.cache.place(namespaces)
 	return s.cache.watch(ctx, sources(specs, namespaces, served, before.left, before.wide))

@@ -172,7 +172,7 @@ type TenantLimits struct {
 	// +listType=map
 	// +listMapKey=resource
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"20Mi"},{resource:"secrets",count:2000,bytes:"12Mi"},{resource:"services",count:1000,bytes:"4Mi"},{resource:"endpointslices",count:2000,bytes:"12Mi"},{resource:"serviceaccounts",count:1000,bytes:"4Mi"},{resource:"networkpolicies",count:1000,bytes:"6Mi"},{resource:"ingresses",count:200,bytes:"2Mi"},{resource:"poddisruptionbudgets",count:500,bytes:"2Mi"},{resource:"persistentvolumeclaims",count:4000,bytes:"4Mi"},{resource:"volumesnapshots",count:200,bytes:"2Mi"},{resource:"pods",count:20000,bytes:"64Mi"},{resource:"tokens",count:20000,bytes:"32Mi"}}
+	// +kubebuilder:default={{resource:"configmaps",count:2000,bytes:"18Mi"},{resource:"secrets",count:2000,bytes:"12Mi"},{resource:"services",count:1000,bytes:"4Mi"},{resource:"endpointslices",count:2000,bytes:"12Mi"},{resource:"serviceaccounts",count:1000,bytes:"4Mi"},{resource:"networkpolicies",count:1000,bytes:"8Mi"},{resource:"ingresses",count:200,bytes:"2Mi"},{resource:"poddisruptionbudgets",count:500,bytes:"2Mi"},{resource:"persistentvolumeclaims",count:3000,bytes:"4Mi"},{resource:"volumesnapshots",count:200,bytes:"2Mi"},{resource:"pods",count:20000,bytes:"64Mi"},{resource:"tokens",count:20000,bytes:"32Mi"}}
 	Objects []ObjectLimit `json:"objects,omitempty"`
 
 	// writes is how much syncers write of the tenant into each super cluster, whose etcd keeps all that is written for

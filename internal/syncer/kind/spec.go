@@ -27,7 +27,7 @@ type Spec struct {
 	// Remain; nil wants it for all tenants.
 	Wanted func(*Env, *Tenant) bool
 	// Remains returns whether the syncer has yet to leave a tenant's object behind, or its finalizer of that; nil means
-	// all of ScopeUp, and none of another Scope.
+	// all of ScopeUp, and none of another Scope. It is asked of metadata alone (metav1.PartialObjectMetadata), too.
 	Remains func(*Env, client.Object) bool
 	// ClusterScoped is whether its objects have no namespace.
 	ClusterScoped bool
