@@ -592,3 +592,46 @@ func TestRefusedNamespaces(t *testing.T) {
 		})
 	}
 }
+
+// TestNamespaceEnqueuesWhatItHolds: a tenant's API server may say at any rate that a namespace is gone and back. Each
+// time costs one key, whatever the namespace holds, and the reconcile enqueues what is in it when it finds another
+// namespace on either side, or one in another state.
+func TestNamespaceEnqueuesWhatItHolds(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{})
+	const pods, all = 1000, 2000 // each with its tokens
+	for i := range pods {
+		p.tenantCache[kind.Pod] = append(p.tenantCache[kind.Pod], builders.Pod("web", fmt.Sprintf("p%d", i)).Obj())
+	}
+	web, key := p.tenantCache[kind.Namespace][0], engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
+	for _, change := range []kind.Change{{Old: web}, {Current: web}} {
+		change.Kind, change.Tenant = kind.Namespace, clusterKey
+		keys := p.env.Changed(change)
+		require.Contains(t, keys, key)
+		require.Less(t, len(keys), 5)
+	}
+	looked := 0
+	p.env.Look = func(keys []engine.Key) { looked += len(keys) }
+	superNamespace := p.namespace.(*corev1.Namespace) //nolint:forcetypeassert // newPool makes one
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   int
+	}{
+		{name: "it is found", change: func() {}, want: all},
+		{name: "nothing has changed", change: func() {}},
+		{name: "it has another label", change: func() { superNamespace.Labels["more"] = "true" }},
+		{name: "the tenant says that it is gone", change: func() { p.tenantCache[kind.Namespace] = nil }, want: all},
+		{name: "it is back", change: func() { p.tenantCache[kind.Namespace] = []client.Object{web} }, want: all},
+		{name: "it is another one", change: func() { p.tenantCache[kind.Namespace] = []client.Object{builders.Namespace("web")} }, want: all},
+		{name: "it is for Services alone", change: func() { metav1.SetMetaDataAnnotation(&superNamespace.ObjectMeta, kind.AnnotationServicesOnly, "true") }, want: all},
+		{name: "it is deleted in the super cluster", change: func() { superNamespace.DeletionTimestamp = &metav1.Time{Time: p.env.Clock.Now()} }, want: all},
+		{name: "it is gone there", change: func() { p.superCache[kind.Namespace] = nil }, want: all},
+		{name: "the tenant is forgotten", change: func() { p.env.Forget(clusterKey) }, want: all},
+	} {
+		step.change()
+		looked = 0
+		_, _ = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0) // whatever else it finds to do, or to wait for
+		require.Equal(t, step.want, looked, step.name)
+	}
+}

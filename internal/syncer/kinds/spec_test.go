@@ -110,7 +110,7 @@ func TestChanged(t *testing.T) {
 		{name: "a tenant's Service is new", Change: kind.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
 		{name: "a tenant's Service changed", Change: kind.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
 		{
-			name: "a tenant's namespace is new", want: withNodes,
+			name: "a tenant's namespace is new", want: []string{"namespace web", "node "}, // its reconcile enqueues what is in it
 			Change: kind.Change{Kind: "namespace", Current: &corev1.Namespace{ObjectMeta: named("", "web")}},
 		},
 		{
@@ -142,7 +142,7 @@ func TestChanged(t *testing.T) {
 			Change: kind.Change{Kind: "secret", Side: kind.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}), Current: unmarked},
 		},
 		{
-			name: "a super namespace changed", want: append([]string{"isolation web/superpool-isolation"}, everything...),
+			name: "a super namespace changed", want: []string{"isolation web/superpool-isolation", "namespace web"},
 			Change: kind.Change{Kind: "namespace", Side: kind.SuperSide, Old: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")}), Current: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")})},
 		},
 		{name: "a quota is new", Change: kind.Change{Kind: "resourcequota", Side: kind.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withOffers...)},

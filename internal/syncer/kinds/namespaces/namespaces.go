@@ -57,13 +57,16 @@ func SuperNamespace(tenantNamespace, superNamespace *corev1.Namespace, owner ten
 
 // Reconcile implements engine.Kind.
 func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Duration) (time.Duration, error) {
-	assignment, err := n.env.Assignments.Of(ctx, key.Tenant, key.Name)
-	if err != nil {
-		return 0, fmt.Errorf("reading the assignment of namespace %s: %w", key.Name, err)
-	}
 	superNamespace, exists, synced := kind.Get[*corev1.Namespace](n.env.SuperCache, kind.Namespace, "", tenancy.SuperNamespace(key.Tenant, key.Name))
 	if !synced {
 		return 0, engine.Waitf("the cache of super namespaces")
+	}
+	if standingsOf(n.env).changes(key, standingOf(n.env, key, superNamespace)) {
+		n.env.Look(n.env.InNamespace(key.Tenant, key.Name))
+	}
+	assignment, err := n.env.Assignments.Of(ctx, key.Tenant, key.Name)
+	if err != nil {
+		return 0, fmt.Errorf("reading the assignment of namespace %s: %w", key.Name, err)
 	}
 	if missing, err := keepsMissing(ctx, n.env, key, superNamespace); err != nil || missing {
 		return 0, err // patrol enqueues the key, and a session of the tenant

@@ -16,20 +16,11 @@ func NamespaceSpec() kind.Spec {
 		New: func(env *kind.Env) engine.Kind { return &Namespaces{env: env} },
 	}
 	spec.Wakes = map[string]func(*kind.Env, kind.Change) []engine.Key{
-		kind.Namespace: func(env *kind.Env, change kind.Change) []engine.Key {
-			keys := spec.OwnKeys(env, change)
-			if change.Side == kind.TenantSide && !change.CreatedOrDeleted() {
-				return keys
-			}
-			for _, key := range keys {
-				keys = append(keys, env.InNamespace(key.Tenant, key.Name)...)
-			}
-			return keys
-		},
-		kind.Pod:      wakesNamespace(func(change *kind.Change) bool { return change.Current == nil }),
-		kind.Claim:    lastDataWakesNamespace,
-		kind.Snapshot: lastDataWakesNamespace,
-		kind.Service:  wakesNamespace((*kind.Change).CreatedOrDeleted),
+		kind.Namespace: spec.OwnKeys, // its reconcile enqueues what is in it (standings)
+		kind.Pod:       wakesNamespace(func(change *kind.Change) bool { return change.Current == nil }),
+		kind.Claim:     lastDataWakesNamespace,
+		kind.Snapshot:  lastDataWakesNamespace,
+		kind.Service:   wakesNamespace((*kind.Change).CreatedOrDeleted),
 	}
 	return spec
 }

@@ -34,7 +34,7 @@ func services() copier.Copy[*corev1.Service] {
 		},
 		Explain: explainService,
 		Translate: func(env *kind.Env, tenant *kind.Tenant, tenantService, superService *corev1.Service) (copier.Notice, error) {
-			// A change of the super namespace enqueues its Services (namespaces.NamespaceSpec).
+			// A change of the super namespace enqueues its Services (namespaces.standings).
 			superNamespace, exists, _ := kind.Get[*corev1.Namespace](env.SuperCache, kind.Namespace, "", superService.Namespace)
 			if exists && kind.ServicesOnly(superNamespace) {
 				tenantService = unpublished(tenantService)
