@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	library "sigs.k8s.io/scheduler-plugins/apis/config"
@@ -52,8 +51,8 @@ type Options struct {
 	// Gangs is what NamespaceGang knows of decisions in the making, for a program that waits for it. Nil: one of its
 	// own.
 	Gangs *namespacegang.State
-	// Chose is called before a super cluster is written onto a pod, and with "" when that failed. Nil: nobody is told.
-	Chose func(pod types.UID, superCluster string)
+	// Choices is told of the super clusters that are written onto pods. Nil: nobody is.
+	Choices superclusterbinder.Choices
 	// ShowsTaint returns whether a pod's tenant may be told of a taint of nodes. Nil: of all.
 	ShowsTaint func(taint *corev1.Taint) bool
 	// PodGangs are what plugin Coscheduling needs.
@@ -123,7 +122,7 @@ func Entries(options Options) []Entry {
 		{Name: placementstability.Name, Schedulers: ofNamespaces, Factory: placementstability.New},
 		{Name: slicepack.Name, Schedulers: ofNamespaces, Factory: slicepack.New(gangs)},
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
-		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Chose, podGangs.Holds), Validate: validating(validation.ValidateSuperClusterBinderArgs)},
+		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Choices, podGangs.Holds), Validate: validating(validation.ValidateSuperClusterBinderArgs)},
 		{Name: volumehome.Name, Schedulers: ofPods, Factory: volumehome.New(volumehome.NewState())},
 
 		{

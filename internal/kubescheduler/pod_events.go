@@ -25,14 +25,18 @@ const ReasonInvalidPods = "InvalidPods"
 //   - Another UID under the same name is a deletion, then an addition. An informer that missed the deletion, while its
 //     watch was broken, reports an update.
 //   - A UID belongs to one Pod. A second Pod with it, and one without UID, is not passed on, and fail is called.
+//   - What kube-scheduler has bound was seen bound before it is seen without a node, or gone: until then its cache
+//     assumes that the Pod has the node, and its queue does not take the Pod. An informer that lists anew sees the last
+//     state alone. missed tells of such a Pod, which is passed on as it was bound, first.
 //   - What is updated or deleted was added before, and is passed as it was passed last. An informer passes what the API
 //     server says of an object that it deletes, which may be another one.
 //
 // It keeps a pointer to each Pod, which the informer's cache holds anyway. It is for one goroutine, as an informer
 // calls a handler.
 type PodEvents struct {
-	next cache.ResourceEventHandler
-	fail func(error)
+	next   cache.ResourceEventHandler
+	missed Missed
+	fail   func(error)
 	// told are the Pods as next was told last, and names those that have a UID.
 	told  map[cache.ObjectName]*corev1.Pod
 	names map[types.UID]cache.ObjectName
@@ -40,10 +44,17 @@ type PodEvents struct {
 
 var _ cache.ResourceEventHandler = &PodEvents{}
 
-// NewPodEvents returns a PodEvents in front of next. fail is called with a final engage.Failure for Pods that no API
+// Missed returns the node that a kube-scheduler has bound a Pod to and that nobody was told of, "" for none: before is
+// the Pod as it was told last, and after as it is now, without a node, nil if it is gone.
+type Missed func(before, after *corev1.Pod) (node string)
+
+// NewPodEvents returns a PodEvents in front of next. A nil missed stands for one that returns "". fail is called with a final engage.Failure for Pods that no API
 // server has; it must not block.
-func NewPodEvents(next cache.ResourceEventHandler, fail func(error)) *PodEvents {
-	return &PodEvents{next: next, fail: fail, told: map[cache.ObjectName]*corev1.Pod{}, names: map[types.UID]cache.ObjectName{}}
+func NewPodEvents(next cache.ResourceEventHandler, missed Missed, fail func(error)) *PodEvents {
+	if missed == nil {
+		missed = func(_, _ *corev1.Pod) string { return "" }
+	}
+	return &PodEvents{next: next, missed: missed, fail: fail, told: map[cache.ObjectName]*corev1.Pod{}, names: map[types.UID]cache.ObjectName{}}
 }
 
 // OnAdd implements cache.ResourceEventHandler.
@@ -75,6 +86,9 @@ func (e *PodEvents) tell(pod *corev1.Pod, isInInitialList bool) {
 		e.fail(invalidPod(pod))
 		return
 	}
+	if before != nil && pod.Spec.NodeName == "" {
+		before = e.tellBound(before, pod)
+	}
 	e.told[name], e.names[pod.UID] = pod, name
 	if before == nil {
 		e.next.OnAdd(pod, isInInitialList)
@@ -83,12 +97,24 @@ func (e *PodEvents) tell(pod *corev1.Pod, isInInitialList bool) {
 	}
 }
 
+// tellBound passes on that a Pod was bound where that was missed, and returns the Pod as it was told last.
+func (e *PodEvents) tellBound(before, after *corev1.Pod) *corev1.Pod {
+	node := e.missed(before, after)
+	if node == "" || before.Spec.NodeName != "" {
+		return before
+	}
+	bound := before.DeepCopy()
+	bound.Spec.NodeName = node
+	e.next.OnUpdate(before, bound)
+	return bound
+}
+
 // forget passes a deletion on, if next was told of the Pod.
 func (e *PodEvents) forget(name cache.ObjectName) {
 	if before := e.told[name]; before != nil {
 		delete(e.told, name)
 		delete(e.names, before.UID)
-		e.next.OnDelete(before)
+		e.next.OnDelete(e.tellBound(before, nil))
 	}
 }
 

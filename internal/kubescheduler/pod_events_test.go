@@ -50,11 +50,18 @@ func tombstone(pod *corev1.Pod) event {
 	}
 }
 
+// onNode says of each Pod that nobody was told that it was bound to a node.
+func onNode(name string) kubescheduler.Missed {
+	return func(_, _ *corev1.Pod) string { return name }
+}
+
 func TestPodEvents(t *testing.T) {
 	t.Parallel()
 	const a, b = "uid-a", "uid-b"
 	tests := map[string]struct {
 		events []event
+		// missed is nil for a Pod that nobody has bound.
+		missed kubescheduler.Missed
 		want   []string
 		// wantRefused is how many Pods are refused.
 		wantRefused int
@@ -112,6 +119,22 @@ func TestPodEvents(t *testing.T) {
 			want:        []string{"add p uid-a r1", "add q uid-b r1", "delete q uid-b r1"},
 			wantRefused: 1,
 		},
+		"a node that nobody was told of is told before it is taken off": {
+			events: []event{add(podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, ""))}, missed: onNode("r1"),
+			want: []string{"add p uid-a", "update p uid-a -> p uid-a r1", "update p uid-a r1 -> p uid-a"},
+		},
+		"and before the pod is gone": {
+			events: []event{add(podAs("p", a, "")), remove(podAs("p", a, ""))}, missed: onNode("r1"),
+			want: []string{"add p uid-a", "update p uid-a -> p uid-a r1", "delete p uid-a r1"},
+		},
+		"and before it is another one": {
+			events: []event{add(podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", b, ""))}, missed: onNode("r1"),
+			want: []string{"add p uid-a", "update p uid-a -> p uid-a r1", "delete p uid-a r1", "add p uid-b"},
+		},
+		"a node that was told is not told again": {
+			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "")), add(podAs("q", b, "r2")), remove(podAs("q", b, "r2"))}, missed: onNode("r1"),
+			want: []string{"add p uid-a r1", "update p uid-a r1 -> p uid-a", "add q uid-b r2", "delete q uid-b r2"},
+		},
 		"a pod without UID is refused": {events: []event{add(podAs("p", "", "r1"))}, wantRefused: 1},
 		"no pods": {events: []event{
 			func(h cache.ResourceEventHandler) { h.OnAdd(builders.Namespace("web"), true) },
@@ -136,7 +159,7 @@ func TestPodEvents(t *testing.T) {
 				AddFunc:    func(pod any) { got = append(got, "add "+said(pod)) },
 				UpdateFunc: func(old, pod any) { got = append(got, "update "+said(old)+" -> "+said(pod)) },
 				DeleteFunc: func(pod any) { got = append(got, "delete "+said(pod)) },
-			}, func(error) { refused++ })
+			}, tc.missed, func(error) { refused++ })
 			for _, event := range tc.events {
 				event(handler)
 			}
@@ -157,7 +180,7 @@ func exits(t *testing.T) {
 }
 
 // assignedTo returns PodEvents in front of what kube-scheduler does with pods on nodes: it keeps them in its cache.
-func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache) *kubescheduler.PodEvents {
+func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache, missed kubescheduler.Missed) *kubescheduler.PodEvents {
 	logger := klog.FromContext(ctx)
 	return kubescheduler.NewPodEvents(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool { return object.(*corev1.Pod).Spec.NodeName != "" },
@@ -166,7 +189,7 @@ func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache) *ku
 			UpdateFunc: func(old, pod any) { require.NoError(t, pods.UpdatePod(logger, old.(*corev1.Pod), pod.(*corev1.Pod))) },
 			DeleteFunc: func(pod any) { require.NoError(t, pods.RemovePod(logger, pod.(*corev1.Pod))) },
 		},
-	}, func(error) {})
+	}, missed, func(error) {})
 }
 
 // FuzzPodEventsKeepTheCache calls a cache of kube-scheduler's with what an API server of a tenant's own may say: all
@@ -179,7 +202,7 @@ func FuzzPodEventsKeepTheCache(f *testing.F) {
 	f.Fuzz(func(t *testing.T, moves []byte) {
 		exits(t)
 		ctx := schedulertest.Context(t)
-		handler := assignedTo(ctx, t, internalcache.New(ctx, 0, nil))
+		handler := assignedTo(ctx, t, internalcache.New(ctx, 0, nil), onNode([]string{"", "r1", "r3"}[len(moves)%3]))
 		last := map[string]*corev1.Pod{}
 		for _, move := range moves {
 			pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
@@ -225,7 +248,7 @@ func FuzzAssumedPods(f *testing.F) {
 				ttl = 3 * time.Second
 			}
 			pods := internalcache.New(ctx, ttl, nil)
-			handler := assignedTo(ctx, t, pods)
+			handler := assignedTo(ctx, t, pods, onNode([]string{"", "r1", "r3"}[len(moves)%3]))
 			for _, move := range moves {
 				pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
 				switch move >> 5 {

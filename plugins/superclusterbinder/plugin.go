@@ -42,9 +42,9 @@ const (
 
 // SuperClusterBinder is the plugin.
 type SuperClusterBinder struct {
-	handle framework.Handle
-	chose  func(pod types.UID, superCluster string)
-	exempt func(pod *corev1.Pod) bool
+	handle  framework.Handle
+	choices Choices
+	exempt  func(pod *corev1.Pod) bool
 
 	// slots holds an item for each bind in flight, a goroutine with its cycle state until the tenant's API server has
 	// answered, and inFlight the pods that they are for.
@@ -59,12 +59,26 @@ var (
 	_ framework.PostBindPlugin = &SuperClusterBinder{}
 )
 
-// New returns a factory of the plugin. chose is called before a super cluster is written onto a pod, and with "" when
-// that failed; nil: nobody is told. Pods for which exempt returns true when they are reserved do not count as binds in
+// Choices is told what is written onto pods. It is called concurrently.
+type Choices interface {
+	// Chose is called before a super cluster is written onto a pod, and with "" when that failed.
+	Chose(pod types.UID, superCluster string)
+	// Wrote is called when it was written, with the resource version that the pod had then. It reports whether the
+	// choice still stands: not if it is known that it was taken off since, or that the pod is gone.
+	Wrote(pod types.UID, resourceVersion string) bool
+}
+
+// noChoices are those that nobody is told of.
+type noChoices struct{}
+
+func (noChoices) Chose(types.UID, string)      {}
+func (noChoices) Wrote(types.UID, string) bool { return true }
+
+// New returns a factory of the plugin. choices is told what is written; nil: nobody is. Pods for which exempt returns true when they are reserved do not count as binds in
 // flight until Bind, because they wait for others that are to be reserved; nil: there are none.
-func New(chose func(pod types.UID, superCluster string), exempt func(pod *corev1.Pod) bool) frameworkruntime.PluginFactory {
-	if chose == nil {
-		chose = func(types.UID, string) {}
+func New(choices Choices, exempt func(pod *corev1.Pod) bool) frameworkruntime.PluginFactory {
+	if choices == nil {
+		choices = noChoices{}
 	}
 	if exempt == nil {
 		exempt = func(*corev1.Pod) bool { return false }
@@ -77,7 +91,7 @@ func New(chose func(pod types.UID, superCluster string), exempt func(pod *corev1
 		if err := validation.ValidateSuperClusterBinderArgs(nil, args).ToAggregate(); err != nil {
 			return nil, err //nolint:wrapcheck // it names the field
 		}
-		return &SuperClusterBinder{handle: handle, chose: chose, exempt: exempt, slots: make(chan struct{}, args.MaxInFlight), inFlight: map[types.UID]bool{}}, nil
+		return &SuperClusterBinder{handle: handle, choices: choices, exempt: exempt, slots: make(chan struct{}, args.MaxInFlight), inFlight: map[types.UID]bool{}}, nil
 	}
 }
 
@@ -149,34 +163,38 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	}
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
-	pl.chose(pod.UID, superCluster)
-	if err := pl.write(ctx, pod, superCluster, patch); err != nil {
-		pl.chose(pod.UID, "")
+	pl.choices.Chose(pod.UID, superCluster)
+	version, err := pl.write(ctx, pod, superCluster, patch)
+	if err != nil {
+		pl.choices.Chose(pod.UID, "")
 		return fwk.AsStatus(fmt.Errorf("writing super cluster %s: %w", superCluster, err))
+	}
+	if !pl.choices.Wrote(pod.UID, version) {
+		return fwk.AsStatus(fmt.Errorf("super cluster %s was taken off the pod at once", superCluster))
 	}
 	return nil
 }
 
-// write writes the choice and what the tenant reads about it.
-func (pl *SuperClusterBinder) write(ctx context.Context, pod *corev1.Pod, superCluster string, patch []byte) error {
+// write writes the choice and what the tenant reads about it, and returns the resource version that the pod has then.
+func (pl *SuperClusterBinder) write(ctx context.Context, pod *corev1.Pod, superCluster string, patch []byte) (resourceVersion string, err error) {
 	// First, for the syncer may make the Binding as soon as it sees the choice, and would find its condition
 	// overwritten.
-	err := pl.replaceRefusal(ctx, pod, superCluster)
+	err = pl.replaceRefusal(ctx, pod, superCluster)
 	switch {
 	case err != nil && asksFor(pod, superCluster):
-		return err
+		return "", err
 	case err != nil: // the message is for the reader only
 		klog.FromContext(ctx).V(3).Info("Could not replace the message of an earlier refusal", "pod", klog.KObj(pod), "err", err)
 	}
 	written, err := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return err //nolint:wrapcheck // Bind wraps it
+		return "", err //nolint:wrapcheck // Bind wraps it
 	}
 	// Somebody else has bound the pod meanwhile. kube-scheduler would wait for ever until it sees it here.
 	if in, _ := tenancy.NodeSuperCluster(written.Spec.NodeName); written.Spec.NodeName != "" && in != superCluster {
-		return fmt.Errorf("something in the tenant's control plane has bound the pod to node %s meanwhile", written.Spec.NodeName)
+		return "", fmt.Errorf("something in the tenant's control plane has bound the pod to node %s meanwhile", written.Spec.NodeName)
 	}
-	return nil
+	return written.ResourceVersion, nil
 }
 
 // chosenMessage is what the tenant reads until the pod is bound.

@@ -41,6 +41,35 @@ func web() *st.PodWrapper {
 	return st.MakePod().Namespace("web").Name("pod").UID("1").Label("app", "web").Annotation("note", "kept")
 }
 
+// recorded notes what is written onto pods, and says of a choice of r9 that it is taken off again.
+type recorded struct{ told *[]string }
+
+func (r recorded) Chose(pod types.UID, superCluster string) {
+	*r.told = append(*r.told, string(pod)+" "+superCluster)
+}
+
+func (r recorded) Wrote(pod types.UID, resourceVersion string) bool {
+	*r.told = append(*r.told, string(pod)+" written as "+resourceVersion)
+	return !strings.HasSuffix((*r.told)[len(*r.told)-2], " r9")
+}
+
+// TestBindThatIsTakenOff: kube-scheduler tries a pod again whose choice does not stand.
+func TestBindThatIsTakenOff(t *testing.T) {
+	pod := web().Obj()
+	pod.ResourceVersion = "7"
+	api := fake.NewClientset(pod)
+	factory := informers.NewSharedInformerFactory(api, 0)
+	factory.Core().V1().Pods().Informer()
+	var told []string
+	f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(recorded{&told}, nil), nil,
+		frameworkruntime.WithClientSet(api), frameworkruntime.WithInformerFactory(factory))
+	require.True(t, f.RunBindPlugins(t.Context(), framework.NewCycleState(), pod, "r1").IsSuccess())
+	status := f.RunBindPlugins(t.Context(), framework.NewCycleState(), pod, "r9")
+	require.ErrorContains(t, status.AsError(), "super cluster r9 was taken off the pod at once")
+	uid := string(pod.UID)
+	require.Equal(t, []string{uid + " r1", uid + " written as 7", uid + " r9", uid + " written as 7"}, told)
+}
+
 func TestBind(t *testing.T) {
 	refused := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "no room"}
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}
@@ -139,7 +168,7 @@ func TestBind(t *testing.T) {
 				return conflict(t, tc.stored, tc.live, action.(clienttesting.PatchAction))
 			})
 			factory := informers.NewSharedInformerFactory(api, 0)
-			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(func(pod types.UID, superCluster string) { told = append(told, string(pod)+" "+superCluster) }, nil), nil,
+			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(recorded{&told}, nil), nil,
 				frameworkruntime.WithClientSet(api), frameworkruntime.WithInformerFactory(factory))
 			factory.Core().V1().Pods().Informer()
 			factory.Start(t.Context().Done())
@@ -157,11 +186,13 @@ func TestBind(t *testing.T) {
 			} else {
 				require.True(t, status.IsSuccess(), status.Message())
 			}
-			wantTold := []string{string(queued.UID) + " r1"}
+			require.Len(t, told, 2)
+			require.Equal(t, string(queued.UID)+" r1", told[0])
 			if tc.wantErr != nil {
-				wantTold = append(wantTold, string(queued.UID)+" ")
+				require.Equal(t, string(queued.UID)+" ", told[1])
+			} else {
+				require.Contains(t, told[1], string(queued.UID)+" written as ")
 			}
-			require.Equal(t, wantTold, told)
 			if diff := cmp.Diff(tc.wantPatches, patches); diff != "" {
 				t.Errorf("patched subresources (-want +got):\n%s", diff)
 			}

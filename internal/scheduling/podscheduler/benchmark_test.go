@@ -70,7 +70,7 @@ func newFlood(b *testing.B, pods int, limited bool) flood {
 	b.Helper()
 	queued := pods
 	c := newTenantWith(b, func(c *tenantControlPlane) {
-		c.api = builders.Clientset()
+		c.api = newAPI()
 		c.policy.Set(schedulingtest.PolicyWith(b, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 			if limited {
 				queued = min(pods, int(spec.Limits.PendingPods))

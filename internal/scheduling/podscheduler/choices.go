@@ -3,6 +3,7 @@ package podscheduler
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/coscheduling"
+	"github.com/superpool/superpool/plugins/superclusterbinder"
 )
 
 // Choices tells the super clusters that the pod scheduler of one tenant chose from those that the tenant wrote onto its
@@ -34,7 +36,7 @@ type Choices struct {
 	profiles sets.Set[string]
 
 	mu     sync.Mutex
-	chosen map[types.UID]string
+	chosen map[types.UID]choice
 	// before holds the pods that the process before may have chosen a super cluster for: those that the first list of
 	// pods had and that wait for a node. complete is whether that list has ended.
 	before   sets.Set[types.UID]
@@ -48,6 +50,21 @@ type Choices struct {
 	enqueue func(namespace, name string)
 }
 
+// choice is a super cluster that the pod scheduler chose for a pod.
+type choice struct {
+	superCluster string
+	// binding is whether the write of this process is not answered yet. If not, version is the resource version of the
+	// pod that had it first, "" where another process wrote it.
+	binding bool
+	version string
+	// without is the last resource version of the pod that was seen meanwhile and does not have the choice, and gone
+	// whether the pod was deleted meanwhile.
+	without string
+	gone    bool
+}
+
+var _ superclusterbinder.Choices = &Choices{}
+
 // refusedChoice is a super cluster that a pod asked for and may not have.
 type refusedChoice struct {
 	pod          types.NamespacedName
@@ -58,14 +75,14 @@ type refusedChoice struct {
 // NewChoices returns choices for the profiles of these names, none for any.
 func NewChoices(profiles ...string) *Choices {
 	return &Choices{
-		profiles: sets.New(profiles...), chosen: map[types.UID]string{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
+		profiles: sets.New(profiles...), chosen: map[types.UID]choice{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
 		bound: sets.New[types.UID](), waits: map[types.UID]time.Time{},
 	}
 }
 
-// chose notes which super cluster the binder writes onto a pod, "" for none. It is called before the write, so that the
-// informer knows it when it sees the pod.
-func (c *Choices) chose(pod types.UID, superCluster string) {
+// Chose implements superclusterbinder.Choices. It is called before the write, so that the informer knows it when it
+// sees the pod.
+func (c *Choices) Chose(pod types.UID, superCluster string) {
 	if c == nil {
 		return
 	}
@@ -74,10 +91,65 @@ func (c *Choices) chose(pod types.UID, superCluster string) {
 	delete(c.chosen, pod)
 	delete(c.before, pod)
 	if superCluster != "" {
-		c.chosen[pod] = superCluster
+		c.chosen[pod] = choice{superCluster: superCluster, binding: true}
 		delete(c.refused, pod)
 		delete(c.waits, pod)
 	}
+}
+
+// Wrote implements superclusterbinder.Choices. From a choice that stands no more the binder fails, and kube-scheduler
+// tries the pod again. One that is forgotten stands: the pod is bound to a node already.
+func (c *Choices) Wrote(pod types.UID, resourceVersion string) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	written, exists := c.chosen[pod]
+	switch {
+	case !exists || !written.binding:
+		return true
+	case written.gone || isNewer(written.without, resourceVersion):
+		delete(c.chosen, pod)
+		return false
+	}
+	c.chosen[pod] = choice{superCluster: written.superCluster, version: resourceVersion}
+	return true
+}
+
+// missed is the kubescheduler.Missed of the tenant's informer of pods: a choice of this process that is taken off again
+// before the informer has seen it, by a syncer or by the tenant.
+func (c *Choices) missed(before, after *corev1.Pod) (superCluster string) {
+	if c == nil {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	written, exists := c.chosen[before.UID]
+	switch {
+	case !exists:
+	case before.Spec.NodeName != "": // it was seen
+		delete(c.chosen, before.UID)
+	case written.binding:
+		if written.gone = after == nil; !written.gone {
+			written.without = after.ResourceVersion
+		}
+		c.chosen[before.UID] = written
+	case after == nil, isNewer(after.ResourceVersion, written.version):
+		delete(c.chosen, before.UID)
+		if written.version != "" {
+			return written.superCluster
+		}
+	}
+	return ""
+}
+
+// isNewer reports whether one resource version of an object is newer than another, false where that cannot be known: an
+// API server's resource versions are whole numbers that grow (KEP-5504).
+func isNewer(version, than string) bool {
+	a, errA := strconv.ParseUint(version, 10, 64)
+	b, errB := strconv.ParseUint(than, 10, 64)
+	return errA == nil && errB == nil && a > b
 }
 
 // Listed notes that the informer has all pods that were there when it began. It is called before any is scheduled.
@@ -104,9 +176,9 @@ func (c *Choices) isChosen(pod *corev1.Pod, superCluster string) bool {
 	}
 	if c.before.Has(pod.UID) && view.IsLabeled(pod, superCluster) {
 		delete(c.before, pod.UID)
-		c.chosen[pod.UID] = superCluster
+		c.chosen[pod.UID] = choice{superCluster: superCluster}
 	}
-	return superCluster != "" && c.chosen[pod.UID] == superCluster
+	return superCluster != "" && c.chosen[pod.UID].superCluster == superCluster
 }
 
 // failed notes a refusal, unless the pod is a member of a gang that was not judged, and returns the status that tells
@@ -211,7 +283,9 @@ func (c *Choices) Forget(pod types.UID) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.chosen, pod)
+	if !c.chosen[pod].gone { // until Wrote or Chose
+		delete(c.chosen, pod)
+	}
 	delete(c.before, pod)
 	delete(c.refused, pod)
 	delete(c.bound, pod)

@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -237,8 +240,8 @@ func TestChoicesOfTheProcessBefore(t *testing.T) {
 		{name: "it asks for another one", first: labeled("r1", "r2"), now: labeled("r1", "r2")},
 		{name: "what was written is late", first: labeled("", ""), now: labeled("r1", "r1"), want: true},
 		{name: "the tenant changes it", first: labeled("r1", "r1"), now: labeled("r2", "r2")},
-		{name: "this process chose another one", first: labeled("", ""), does: func(c *Choices) { c.chose("1", "r2") }, now: labeled("r1", "r1")},
-		{name: "this process has taken it back", first: labeled("r1", "r1"), does: func(c *Choices) { c.chose("1", "") }, now: labeled("r1", "r1")},
+		{name: "this process chose another one", first: labeled("", ""), does: func(c *Choices) { c.Chose("1", "r2") }, now: labeled("r1", "r1")},
+		{name: "this process has taken it back", first: labeled("r1", "r1"), does: func(c *Choices) { c.Chose("1", "") }, now: labeled("r1", "r1")},
 		{name: "it was bound", first: labeled("r1", "r1"), does: func(c *Choices) { c.Forget("1") }, now: labeled("r1", "r1")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -252,6 +255,106 @@ func TestChoicesOfTheProcessBefore(t *testing.T) {
 				tc.does(c)
 			}
 			require.Equal(t, tc.want, c.isChosen(tc.now, tc.now.Annotations[schedulerv1alpha1.AnnotationSuperCluster]))
+		})
+	}
+}
+
+// deaf returns a clientset whose watch of pods tells of none that has a super cluster and no node, as if each such
+// state was over before a list: API servers end watches whenever they like.
+func deaf() *fake.Clientset {
+	api := newAPI()
+	api.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		all, err := api.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		return true, watch.Filter(all, func(event watch.Event) (watch.Event, bool) {
+			pod, isPod := event.Object.(*corev1.Pod)
+			return event, !isPod || event.Type == watch.Deleted || pod.Labels[schedulerv1alpha1.LabelSuperCluster] == ""
+		}), err
+	})
+	return api
+}
+
+// TestChoiceThatNobodySaw: a choice that is taken off again before the informer has seen it leaves no pod behind, which
+// would wait for ever, and no room that nobody has.
+func TestChoiceThatNobodySaw(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newTenantWith(t, func(c *tenantControlPlane) { c.api = deaf() })
+		c.cluster("r1")
+		c.cluster("r2")
+		c.place("web", "r1", "1")
+		c.create("web", "pod", "1")
+		c.wantIn("web", "pod", "r1")
+		c.place("web", "r2", "1")
+		c.takenBack("web", "pod", "r1")
+		c.wantIn("web", "pod", "r2")
+		require.NoError(t, c.api.CoreV1().Pods("web").Delete(c.ctx, "pod", metav1.DeleteOptions{}))
+		c.create("web", "one", "1")
+		c.create("web", "two", "1")
+		c.wantChosen("web", "one")
+		c.wantChosen("web", "two")
+	})
+}
+
+// TestMissedChoices: which choices of this process the informer has missed, and which the binder learns to be void, in
+// any order of the answer to the write and of what the informer sees.
+func TestMissedChoices(t *testing.T) {
+	t.Parallel()
+	pod := func(version, node string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}, Spec: corev1.PodSpec{NodeName: node}}
+	}
+	// sees lets the informer pass on a pod that was passed on without a super cluster before, writes lets the binder
+	// write, and answered lets it have the answer that the pod was of version 10 then.
+	sees := func(version string) func(*Choices) string {
+		return func(c *Choices) string { return c.missed(pod("1", ""), pod(version, "")) }
+	}
+	gone := func(c *Choices) string {
+		defer c.Forget("1")
+		return c.missed(pod("1", ""), nil)
+	}
+	lost := func(c *Choices) string { return c.missed(pod("10", "r1"), pod("12", "")) }
+	bound := func(c *Choices) string {
+		c.Forget("1")
+		return ""
+	}
+	writes := func(c *Choices) string {
+		c.Chose("1", "r1")
+		return ""
+	}
+	fails := func(c *Choices) string {
+		c.Chose("1", "")
+		return ""
+	}
+	answered := func(c *Choices) string {
+		if c.Wrote("1", "10") {
+			return "stands"
+		}
+		return "void"
+	}
+	for _, tc := range []struct {
+		name  string
+		steps []func(*Choices) string
+		want  []string
+	}{
+		{name: "the informer is behind", steps: []func(*Choices) string{writes, answered, sees("9")}, want: []string{"", "stands", ""}},
+		{name: "it has missed the choice", steps: []func(*Choices) string{writes, answered, sees("12"), sees("13")}, want: []string{"", "stands", "r1", ""}},
+		{name: "it has seen it", steps: []func(*Choices) string{writes, answered, lost, sees("13")}, want: []string{"", "stands", "", ""}},
+		{name: "the pod is gone", steps: []func(*Choices) string{writes, answered, gone, gone}, want: []string{"", "stands", "r1", ""}},
+		{name: "the answer is late, what was seen is older", steps: []func(*Choices) string{writes, sees("9"), answered}, want: []string{"", "", "stands"}},
+		{name: "the answer is late, it was taken off", steps: []func(*Choices) string{writes, sees("12"), answered, sees("13")}, want: []string{"", "", "void", ""}},
+		{name: "the answer is late, that was seen", steps: []func(*Choices) string{writes, lost, answered}, want: []string{"", "", "stands"}},
+		{name: "the answer is late, the pod is gone", steps: []func(*Choices) string{writes, gone, answered, gone}, want: []string{"", "", "void", ""}},
+		{name: "the answer is late, the pod has a node", steps: []func(*Choices) string{writes, bound, answered}, want: []string{"", "", "stands"}},
+		{name: "the write fails, the pod is gone", steps: []func(*Choices) string{writes, gone, fails, gone}, want: []string{"", "", "", ""}},
+		{name: "it is chosen anew", steps: []func(*Choices) string{writes, answered, writes, sees("12"), fails, sees("13")}, want: []string{"", "stands", "", "", "", ""}},
+		{name: "versions that say nothing", steps: []func(*Choices) string{writes, answered, sees("x")}, want: []string{"", "stands", ""}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := NewChoices()
+			var got []string
+			for _, step := range tc.steps {
+				got = append(got, step(c))
+			}
+			require.Equal(t, tc.want, got)
 		})
 	}
 }

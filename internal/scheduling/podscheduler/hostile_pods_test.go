@@ -46,7 +46,7 @@ func newHostile(t testing.TB) (*tenantControlPlane, *hostileServer) {
 	t.Cleanup(func() { klog.OsExit = before })
 	server := &hostileServer{watcher: watch.NewRaceFreeFake()}
 	c := newTenantWith(t, func(c *tenantControlPlane) {
-		c.api = builders.Clientset()
+		c.api = newAPI()
 		c.api.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			server.mu.Lock()
 			defer server.mu.Unlock()
@@ -193,8 +193,7 @@ func TestHostilePods(t *testing.T) {
 func TestBoundByTenant(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {
 		c := newTenantWith(t, func(c *tenantControlPlane) {
-			c.api = builders.Clientset()
-			builders.VersionedPods(c.api) // repairs and Bindings are written at the same time
+			c.api = newAPI()
 		})
 		for _, id := range []string{"r1", "r2"} {
 			c.cluster(id)

@@ -59,7 +59,7 @@ func NewInformers(
 		})
 	})
 	factory.informers[reflect.TypeFor[*corev1.Pod]()].before = func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
-		return recovered(kubescheduler.NewPodEvents(handler, fail))
+		return recovered(kubescheduler.NewPodEvents(handler, chosen.missed, fail))
 	}
 	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
 	isChosen := view.IsLabeled

@@ -214,7 +214,7 @@ func TestPendingPodsWithGates(t *testing.T) {
 		c.create("web", "next", "100m", born(1))
 		c.wantIn("web", "next", "r1")
 		pod := c.get("web", "gated")
-		pod.Spec.SchedulingGates, pod.ResourceVersion = nil, "2"
+		pod.Spec.SchedulingGates = nil
 		_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		c.wantIn("web", "gated", "r1")

@@ -302,7 +302,7 @@ func (r *Reconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepa
 	if repair.superCluster != nil && *repair.superCluster == "" {
 		// Before the write, as the binder does: a pinned pod still names its super cluster, and asks for it from now
 		// on.
-		r.Choices.chose(pod.UID, "")
+		r.Choices.Chose(pod.UID, "")
 	}
 	write := r.write
 	if repair.end {

@@ -81,7 +81,7 @@ func (i Instance) Build(ctx context.Context) (*Scheduler, error) {
 func (i Instance) build(ctx context.Context, groups *podGroups, nodes *tenantNodes) (*Scheduler, error) {
 	ref, pods := i.Tenant.Policy, i.Informers.Core().V1().Pods().Lister()
 	options := plugins.Options{
-		Chose: i.Choices.chose, ShowsTaint: func(taint *corev1.Taint) bool { return ref.Get().Shows(taint) },
+		Choices: i.Choices, ShowsTaint: func(taint *corev1.Taint) bool { return ref.Get().Shows(taint) },
 		OutOfTree: i.OutOfTree, PodGangs: coscheduling.Options{MaxMembers: gangLimit(ref), State: coscheduling.NewState()},
 	}
 	if groups != nil {

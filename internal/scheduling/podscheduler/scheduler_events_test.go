@@ -99,7 +99,6 @@ func (e *eventBed) add(wrapper *st.PodWrapper) {
 func (e *eventBed) change(name string, change func(*corev1.Pod)) {
 	pod := e.get("ns1", name)
 	change(pod)
-	pod.ResourceVersion += "1" // the clientset leaves it, and kube-scheduler looks at no update without another one
 	_, err := e.api.CoreV1().Pods("ns1").Update(e.ctx, pod, metav1.UpdateOptions{})
 	require.NoError(e.t, err)
 }

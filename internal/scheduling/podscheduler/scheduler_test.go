@@ -82,8 +82,7 @@ type tenantControlPlane struct {
 	virtual map[string]*corev1.Node
 	meta    *schedulingtest.StoredPlacements
 	// store is that of the reconciler of pods, nil for one over meta.
-	store   *placements.Store
-	version atomic.Int64
+	store *placements.Store
 	// failures counts how often the connection would have ended.
 	failures   atomic.Int64
 	placements []schedulerv1alpha1.NamespacePlacement
@@ -100,11 +99,19 @@ func newTenantWith(t testing.TB, change func(*tenantControlPlane)) *tenantContro
 	c := &tenantControlPlane{t: t, ctx: schedulertest.Context(t), virtual: map[string]*corev1.Node{}, policy: &policy.Ref{}, recorder: events.NewFakeRecorder(1000), meta: schedulingtest.NewStoredPlacements(t)}
 	change(c)
 	if c.api == nil {
-		c.api = builders.Clientset()
+		c.api = newAPI()
 	}
 	c.start()
 	t.Cleanup(func() { c.stop() })
 	return c
+}
+
+// newAPI returns a clientset that gives pods resource versions: kube-scheduler ignores updates that have the same, and
+// Choices compare them.
+func newAPI() *fake.Clientset {
+	api := builders.Clientset()
+	builders.VersionedPods(api)
+	return api
 }
 
 // start starts the process. The nodes are in the view before kube-scheduler runs.
@@ -123,7 +130,6 @@ func (c *tenantControlPlane) start() {
 		nodes = newTenantNodes(c.api)
 	}
 	factory := NewInformers(ctx, c.api, c.nodes, chosen, nil, c.failed)
-	c.number(factory, chosen)
 	c.repairs(ctx, factory, chosen)
 	recorder := events.EventRecorder(c.recorder)
 	if _, benchmark := c.t.(*testing.B); benchmark { // nobody reads, and it holds so many only
@@ -167,18 +173,6 @@ func (c *tenantControlPlane) podGroups() cache.ListerWatcher {
 	return &cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 		return nil, apierrors.NewNotFound(podgroupv1alpha1.Resource("podgroups"), "")
 	}}
-}
-
-// number gives each state of a pod a resource version of its own, which the clientset does not: kube-scheduler ignores
-// updates that have the same.
-func (c *tenantControlPlane) number(factory informers.SharedInformerFactory, chosen *Choices) {
-	project := view.TenantPods(chosen.isChosen)
-	require.NoError(c.t, factory.Core().V1().Pods().Informer().SetTransform(func(object any) (any, error) {
-		if pod, ok := object.(*corev1.Pod); ok {
-			pod.ResourceVersion = fmt.Sprint(c.version.Add(1))
-		}
-		return project(object)
-	}))
 }
 
 // repairs runs the tenant's Reconciler, fed as tenantController.watch does.

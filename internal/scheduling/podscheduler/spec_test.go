@@ -202,7 +202,7 @@ var demandRows = []struct {
 func demandBed(t *testing.T) *tenantControlPlane {
 	t.Helper()
 	c := newTenantWith(t, func(c *tenantControlPlane) {
-		c.tenantNodes, c.api = true, builders.Clientset()
+		c.tenantNodes, c.api = true, newAPI()
 		_, err := c.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: "r2.node-7", Labels: map[string]string{tenancyv1alpha1.LabelTenantNode: "true", "rack": "1"},
 		}}, metav1.CreateOptions{})
