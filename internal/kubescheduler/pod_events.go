@@ -48,8 +48,8 @@ var _ cache.ResourceEventHandler = &PodEvents{}
 // the Pod as it was told last, and after as it is now, without a node, nil if it is gone.
 type Missed func(before, after *corev1.Pod) (node string)
 
-// NewPodEvents returns a PodEvents in front of next. A nil missed stands for one that returns "". fail is called with a final engage.Failure for Pods that no API
-// server has; it must not block.
+// NewPodEvents returns a PodEvents in front of next. A nil missed stands for one that returns "". fail is called with a
+// final engage.Failure for Pods that no API server has; it must not block.
 func NewPodEvents(next cache.ResourceEventHandler, missed Missed, fail func(error)) *PodEvents {
 	if missed == nil {
 		missed = func(_, _ *corev1.Pod) string { return "" }

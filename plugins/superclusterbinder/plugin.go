@@ -74,8 +74,9 @@ type noChoices struct{}
 func (noChoices) Chose(types.UID, string)      {}
 func (noChoices) Wrote(types.UID, string) bool { return true }
 
-// New returns a factory of the plugin. choices is told what is written; nil: nobody is. Pods for which exempt returns true when they are reserved do not count as binds in
-// flight until Bind, because they wait for others that are to be reserved; nil: there are none.
+// New returns a factory of the plugin. choices is told what is written; nil: nobody is. Pods for which exempt returns
+// true when they are reserved do not count as binds in flight until Bind, because they wait for others that are to be
+// reserved; nil: there are none.
 func New(choices Choices, exempt func(pod *corev1.Pod) bool) frameworkruntime.PluginFactory {
 	if choices == nil {
 		choices = noChoices{}
