@@ -24,8 +24,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Patience bounds how long a test waits for a scheduler.
-const Patience = 20 * time.Second
+// Patience bounds how long a test waits for a scheduler: some of the longest backoffs of a pod, which are 10 seconds,
+// and less than the five minutes after which a queue tries all pods again and hides an event that was lost.
+const Patience = time.Minute
 
 // Context returns a context that logs to the test. A benchmark would measure little but its log, so its context
 // discards what is logged.
