@@ -277,7 +277,7 @@ func (i *informers) listWatch(from source, kind *watched) *toolscache.ListWatch 
 		},
 	}
 	if kind.optional {
-		source = engage.Optional(source, kind.list, cmp.Or(i.unserved, engage.UnservedRetry))
+		source = engage.Optional(source, kind.list, cmp.Or(i.unserved, engage.UnservedRetry)).ListWatch
 	}
 	if i.live != nil {
 		opens := source.WatchFuncWithContext

@@ -200,7 +200,7 @@ func (p *syncPolicies) listWatch() *toolscache.ListWatch {
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			return p.meta.Watch(ctx, empty(), options(raw)) //nolint:wrapcheck // the informer asks what kind of error it is
 		},
-	}, empty, p.retry)
+	}, empty, p.retry).ListWatch
 }
 
 // pause is how old an answer of the super cluster may be.

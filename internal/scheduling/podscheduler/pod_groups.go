@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	podgroupclient "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned/typed/scheduling/v1alpha1"
 
@@ -24,14 +23,11 @@ import (
 	"github.com/superpool/superpool/plugins/coscheduling"
 )
 
-// unservedRetry is how often a control plane that serves no PodGroups is asked again.
-const unservedRetry = time.Minute
-
 // podGroups are the PodGroups of a tenant, as far as its control plane serves them. They are read beside the tenant's
 // other objects: a control plane without the CRD has a pod scheduler, too.
 type podGroups struct {
 	informer cache.SharedIndexInformer
-	source   *optionalSource
+	source   *engage.OptionalSource
 
 	mu      sync.Mutex
 	changed []func(group types.NamespacedName)
@@ -40,14 +36,15 @@ type podGroups struct {
 var _ coscheduling.Groups = &podGroups{}
 
 // newPodGroups returns the PodGroups that source lists and watches. run reads them.
-func newPodGroups(source cache.ListerWatcher) *podGroups {
-	g := &podGroups{source: &optionalSource{ListerWatcher: source, retry: unservedRetry}}
+func newPodGroups(source *cache.ListWatch) *podGroups {
+	empty := func() client.ObjectList { return &podgroupv1alpha1.PodGroupList{} }
+	g := &podGroups{source: engage.Optional(source, empty, engage.UnservedRetry)}
 	g.informer = cache.NewSharedIndexInformer(g.source, &podgroupv1alpha1.PodGroup{}, 0, cache.Indexers{})
 	return g
 }
 
 // podGroupsOf returns the source of a tenant's PodGroups.
-func podGroupsOf(cfg *rest.Config) (cache.ListerWatcher, error) {
+func podGroupsOf(cfg *rest.Config) (*cache.ListWatch, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // as custom resources are
 	api, err := podgroupclient.NewForConfig(rest.AddUserAgent(cfg, tenantevents.ControllerName))
@@ -106,57 +103,14 @@ func (g *podGroups) Get(group types.NamespacedName) (*podgroupv1alpha1.PodGroup,
 	switch {
 	case err == nil && exists:
 		return object.(*podgroupv1alpha1.PodGroup), nil //nolint:forcetypeassert // the informer is one of PodGroups
-	case g.source.unserved.Load():
+	case apierrors.IsNotFound(g.source.Absent()):
 		return nil, fmt.Errorf("there is no PodGroup %s: this control plane serves none, for it lacks the CRD of %s", group.Name, podgroupv1alpha1.SchemeGroupVersion)
-	case g.source.forbidden.Load():
+	case g.source.Absent() != nil:
 		return nil, fmt.Errorf("PodGroup %s is unknown: vc-scheduler may not list them in this control plane", group.Name)
 	case !g.informer.HasSynced():
 		return nil, coscheduling.ErrUnlisted
 	}
 	return nil, fmt.Errorf("there is no PodGroup %s", group.Name)
-}
-
-// optionalSource is a source that is empty as long as the API server does not know its kind, or forbids to list it.
-type optionalSource struct {
-	cache.ListerWatcher
-	// retry is how long a watch of what is not served lasts: the informer lists again after it.
-	retry               time.Duration
-	unserved, forbidden atomic.Bool
-}
-
-// List implements cache.ListerWatcher.
-func (s *optionalSource) List(options metav1.ListOptions) (runtime.Object, error) {
-	return s.ListWithContext(context.TODO(), options) //nolint:forbidigo // reflectors call ListWithContext
-}
-
-// ListWithContext implements cache.ListerWatcherWithContext.
-func (s *optionalSource) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := cache.ToListerWatcherWithContext(s.ListerWatcher).ListWithContext(ctx, options)
-	s.unserved.Store(apierrors.IsNotFound(err))
-	s.forbidden.Store(apierrors.IsForbidden(err))
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return &podgroupv1alpha1.PodGroupList{}, nil
-	}
-	return list, err //nolint:wrapcheck // the informer asks what kind of error it is
-}
-
-// Watch implements cache.ListerWatcher.
-func (s *optionalSource) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return s.WatchWithContext(context.TODO(), options) //nolint:forbidigo // reflectors call WatchWithContext
-}
-
-// WatchWithContext implements cache.ListerWatcherWithContext.
-func (s *optionalSource) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if !s.unserved.Load() && !s.forbidden.Load() {
-		return cache.ToListerWatcherWithContext(s.ListerWatcher).WatchWithContext(ctx, options) //nolint:wrapcheck // as above
-	}
-	events := make(chan watch.Event, 1) // nobody closes it, so that a late event has where to go
-	again := time.AfterFunc(s.retry, func() {
-		expired := apierrors.NewResourceExpired("PodGroups may be served now").Status()
-		events <- watch.Event{Type: watch.Error, Object: &expired}
-	})
-	context.AfterFunc(ctx, func() { again.Stop() })
-	return watch.NewProxyWatcher(events), nil
 }
 
 // gangLimit returns how many members of a gang of a tenant may wait at a time, and what says so.

@@ -166,13 +166,19 @@ func (c *tenantControlPlane) failed(err error) {
 }
 
 // podGroups returns the source of the tenant's PodGroups.
-func (c *tenantControlPlane) podGroups() cache.ListerWatcher {
+func (c *tenantControlPlane) podGroups() *cache.ListWatch {
 	if c.groups != nil {
-		return c.groups
+		return listWatchOf(c.groups)
 	}
 	return &cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 		return nil, apierrors.NewNotFound(podgroupv1alpha1.Resource("podgroups"), "")
 	}}
+}
+
+// listWatchOf returns a source as an informer of a control plane reads it.
+func listWatchOf(source cache.ListerWatcher) *cache.ListWatch {
+	with := cache.ToListerWatcherWithContext(source)
+	return &cache.ListWatch{ListWithContextFunc: with.ListWithContext, WatchFuncWithContext: with.WatchWithContext}
 }
 
 // repairs runs the tenant's Reconciler, fed as tenantController.watch does.
