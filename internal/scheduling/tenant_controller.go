@@ -404,16 +404,15 @@ func requestsFor(change dispatch.PlacementChange) []dispatch.Request {
 	return items
 }
 
-// podHandler enqueues the pods that may need a repair, and the namespaces of those that wait, and forgets the choices
-// that are settled. However many pods of a namespace wait, the queue holds their namespace once.
+// podHandler enqueues the pods that may need a repair, and the namespaces of those that wait. However many pods of a namespace wait, the queue holds their namespace once.
 func podHandler(queue workqueue.TypedRateLimitingInterface[dispatch.Request], chosen *podscheduler.Choices, clock clock.PassiveClock) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
-		if chosen.Observe(pod) {
+		if chosen.MayNeedRepair(pod) {
 			queue.Add(dispatch.Request{Concern: dispatch.ConcernPod, Namespace: pod.Namespace, Name: pod.Name})
 		}
 		if _, waits := requests.WaitsSince(pod, clock.Now()); waits {
 			queue.AddAfter(dispatch.Request{Concern: dispatch.ConcernRelocation, Namespace: pod.Namespace}, requests.RelocationDelay)
 		}
 	}
-	return engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.Forget(pod.UID) })
+	return engage.ObjectHandler(repair, func(*corev1.Pod) {})
 }

@@ -5,6 +5,7 @@ package superclusterbinder
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,18 +62,19 @@ var (
 
 // Choices is told what is written onto pods. It is called concurrently.
 type Choices interface {
-	// Chose is called before a super cluster is written onto a pod, and with "" when that failed.
-	Chose(pod types.UID, superCluster string)
-	// Wrote is called when it was written, with the resource version that the pod had then. It reports whether the
-	// choice still stands: not if it is known that it was taken off since, or that the pod is gone.
-	Wrote(pod types.UID, resourceVersion string) bool
+	// Chose is called before a super cluster is written onto a pod. settle is to be called with the pod as it was
+	// written, and with nil when that failed, or when it turns out later to have been in vain. It reports whether the
+	// choice stands: not if it was taken off since, or the pod is gone, as far as is known.
+	Chose(pod types.UID, superCluster string) (settle func(written *corev1.Pod) bool)
 }
 
 // noChoices are those that nobody is told of.
 type noChoices struct{}
 
-func (noChoices) Chose(types.UID, string)      {}
-func (noChoices) Wrote(types.UID, string) bool { return true }
+// Chose implements Choices.
+func (noChoices) Chose(types.UID, string) func(*corev1.Pod) bool {
+	return func(written *corev1.Pod) bool { return written != nil }
+}
 
 // New returns a factory of the plugin. choices is told what is written; nil: nobody is. Pods for which exempt returns
 // true when they are reserved do not count as binds in flight until Bind, because they wait for others that are to be
@@ -164,38 +166,49 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	}
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
-	pl.choices.Chose(pod.UID, superCluster)
-	version, err := pl.write(ctx, pod, superCluster, patch)
+	settle := pl.choices.Chose(pod.UID, superCluster)
+	written, err := pl.write(ctx, pod, superCluster, patch)
 	if err != nil {
-		pl.choices.Chose(pod.UID, "")
+		settle(nil)
 		return fwk.AsStatus(fmt.Errorf("writing super cluster %s: %w", superCluster, err))
 	}
-	if !pl.choices.Wrote(pod.UID, version) {
+	if !settle(written) {
 		return fwk.AsStatus(fmt.Errorf("super cluster %s was taken off the pod at once", superCluster))
+	}
+	// The deletion of a pod may have been handled before the choice was noted, whatever its API server answers then.
+	if !pl.isThere(pod) {
+		settle(nil)
+		return fwk.AsStatus(errors.New("the pod is gone"))
 	}
 	return nil
 }
 
-// write writes the choice and what the tenant reads about it, and returns the resource version that the pod has then.
-func (pl *SuperClusterBinder) write(ctx context.Context, pod *corev1.Pod, superCluster string, patch []byte) (resourceVersion string, err error) {
+// isThere reports whether the informer has a pod.
+func (pl *SuperClusterBinder) isThere(pod *corev1.Pod) bool {
+	known, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && known.UID == pod.UID
+}
+
+// write writes the choice and what the tenant reads about it, and returns the pod as it is then.
+func (pl *SuperClusterBinder) write(ctx context.Context, pod *corev1.Pod, superCluster string, patch []byte) (*corev1.Pod, error) {
 	// First, for the syncer may make the Binding as soon as it sees the choice, and would find its condition
 	// overwritten.
-	err = pl.replaceRefusal(ctx, pod, superCluster)
+	err := pl.replaceRefusal(ctx, pod, superCluster)
 	switch {
 	case err != nil && asksFor(pod, superCluster):
-		return "", err
+		return nil, err
 	case err != nil: // the message is for the reader only
 		klog.FromContext(ctx).V(3).Info("Could not replace the message of an earlier refusal", "pod", klog.KObj(pod), "err", err)
 	}
 	written, err := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return "", err //nolint:wrapcheck // Bind wraps it
+		return nil, err //nolint:wrapcheck // Bind wraps it
 	}
 	// Somebody else has bound the pod meanwhile. kube-scheduler would wait for ever until it sees it here.
 	if in, _ := tenancy.NodeSuperCluster(written.Spec.NodeName); written.Spec.NodeName != "" && in != superCluster {
-		return "", fmt.Errorf("something in the tenant's control plane has bound the pod to node %s meanwhile", written.Spec.NodeName)
+		return nil, fmt.Errorf("something in the tenant's control plane has bound the pod to node %s meanwhile", written.Spec.NodeName)
 	}
-	return written.ResourceVersion, nil
+	return written, nil
 }
 
 // chosenMessage is what the tenant reads until the pod is bound.

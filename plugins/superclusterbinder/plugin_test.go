@@ -44,30 +44,40 @@ func web() *st.PodWrapper {
 // recorded notes what is written onto pods, and says of a choice of r9 that it is taken off again.
 type recorded struct{ told *[]string }
 
-func (r recorded) Chose(pod types.UID, superCluster string) {
+// Chose implements superclusterbinder.Choices.
+func (r recorded) Chose(pod types.UID, superCluster string) func(*corev1.Pod) bool {
 	*r.told = append(*r.told, string(pod)+" "+superCluster)
+	return func(written *corev1.Pod) bool {
+		if written == nil {
+			*r.told = append(*r.told, string(pod)+" failed")
+			return false
+		}
+		*r.told = append(*r.told, string(pod)+" written as "+written.ResourceVersion)
+		return superCluster != "r9"
+	}
 }
 
-func (r recorded) Wrote(pod types.UID, resourceVersion string) bool {
-	*r.told = append(*r.told, string(pod)+" written as "+resourceVersion)
-	return !strings.HasSuffix((*r.told)[len(*r.told)-2], " r9")
-}
-
-// TestBindThatIsTakenOff: kube-scheduler tries a pod again whose choice does not stand.
+// TestBindThatIsTakenOff: kube-scheduler tries a pod again whose choice does not stand, or forgets it.
 func TestBindThatIsTakenOff(t *testing.T) {
 	pod := web().Obj()
 	pod.ResourceVersion = "7"
 	api := fake.NewClientset(pod)
 	factory := informers.NewSharedInformerFactory(api, 0)
-	factory.Core().V1().Pods().Informer()
+	indexer := factory.Core().V1().Pods().Informer().GetIndexer()
+	require.NoError(t, indexer.Add(pod))
 	var told []string
 	f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(recorded{&told}, nil), nil,
 		frameworkruntime.WithClientSet(api), frameworkruntime.WithInformerFactory(factory))
 	require.True(t, f.RunBindPlugins(t.Context(), framework.NewCycleState(), pod, "r1").IsSuccess())
 	status := f.RunBindPlugins(t.Context(), framework.NewCycleState(), pod, "r9")
 	require.ErrorContains(t, status.AsError(), "super cluster r9 was taken off the pod at once")
+	require.NoError(t, indexer.Delete(pod))
+	status = f.RunBindPlugins(t.Context(), framework.NewCycleState(), pod, "r1")
+	require.ErrorContains(t, status.AsError(), "the pod is gone", "whatever its API server says")
 	uid := string(pod.UID)
-	require.Equal(t, []string{uid + " r1", uid + " written as 7", uid + " r9", uid + " written as 7"}, told)
+	require.Equal(t, []string{
+		uid + " r1", uid + " written as 7", uid + " r9", uid + " written as 7", uid + " r1", uid + " written as 7", uid + " failed",
+	}, told)
 }
 
 func TestBind(t *testing.T) {
@@ -189,7 +199,7 @@ func TestBind(t *testing.T) {
 			require.Len(t, told, 2)
 			require.Equal(t, string(queued.UID)+" r1", told[0])
 			if tc.wantErr != nil {
-				require.Equal(t, string(queued.UID)+" ", told[1])
+				require.Equal(t, string(queued.UID)+" failed", told[1])
 			} else {
 				require.Contains(t, told[1], string(queued.UID)+" written as ")
 			}
@@ -280,6 +290,7 @@ func TestBindTakesAPlace(t *testing.T) {
 		bound := make(chan *fwk.Status)
 		for i := range 10 {
 			pod := web().Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).Obj()
+			require.NoError(t, handle.factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))
 			require.NoError(t, pl.Reserve(t.Context(), nil, pod, "r1").AsError())
 			go func() {
 				status := pl.Bind(t.Context(), nil, pod, "r1")

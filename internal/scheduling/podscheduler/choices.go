@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins/coscheduling"
@@ -36,7 +38,7 @@ type Choices struct {
 	profiles sets.Set[string]
 
 	mu     sync.Mutex
-	chosen map[types.UID]choice
+	chosen map[types.UID]*choice
 	// before holds the pods that the process before may have chosen a super cluster for: those that the first list of
 	// pods had and that wait for a node. complete is whether that list has ended.
 	before   sets.Set[types.UID]
@@ -53,14 +55,16 @@ type Choices struct {
 // choice is a super cluster that the pod scheduler chose for a pod.
 type choice struct {
 	superCluster string
-	// binding is whether the write of this process is not answered yet. If not, version is the resource version of the
-	// pod that had it first, "" where another process wrote it.
-	binding bool
-	version string
-	// without is the last resource version of the pod that was seen meanwhile and does not have the choice, and gone
-	// whether the pod was deleted meanwhile.
+	// ours is whether this process writes it, binding whether the write is not answered yet, and version the resource
+	// version of the pod that had it first, by the answer.
+	ours, binding bool
+	version       string
+	// without is the last resource version of the pod that was seen while binding and does not have the choice, and
+	// gone whether the pod was deleted meanwhile.
 	without string
 	gone    bool
+	// off is whether Reconciler takes it off.
+	off bool
 }
 
 var _ superclusterbinder.Choices = &Choices{}
@@ -75,70 +79,80 @@ type refusedChoice struct {
 // NewChoices returns choices for the profiles of these names, none for any.
 func NewChoices(profiles ...string) *Choices {
 	return &Choices{
-		profiles: sets.New(profiles...), chosen: map[types.UID]choice{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
+		profiles: sets.New(profiles...), chosen: map[types.UID]*choice{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
 		bound: sets.New[types.UID](), waits: map[types.UID]time.Time{},
 	}
 }
 
-// Chose implements superclusterbinder.Choices. It is called before the write, so that the informer knows it when it
-// sees the pod.
-func (c *Choices) Chose(pod types.UID, superCluster string) {
+// Chose implements superclusterbinder.Choices. It is called before the write, so that the informer knows the choice when
+// it sees the pod. From one that does not stand the binder fails, and kube-scheduler tries the pod again.
+func (c *Choices) Chose(pod types.UID, superCluster string) (settle func(written *corev1.Pod) bool) {
+	if c == nil {
+		return func(written *corev1.Pod) bool { return written != nil }
+	}
+	made := &choice{superCluster: superCluster, ours: true, binding: true}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.chosen[pod] = made
+	delete(c.before, pod)
+	delete(c.refused, pod)
+	delete(c.waits, pod)
+	return func(written *corev1.Pod) bool { return c.answered(pod, made, written) }
+}
+
+// answered notes the answer to the write of a choice, nil for none. Of one that is forgotten kube-scheduler knows all: the
+// informer has seen it, or the pod on a node. It stands, whatever has become of it.
+func (c *Choices) answered(pod types.UID, made *choice, written *corev1.Pod) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isForgotten := c.chosen[pod] != made
+	void := written == nil || made.gone || isNewer(made.without, written.ResourceVersion)
+	switch {
+	case isForgotten:
+		return !void
+	case void || made.off:
+		delete(c.chosen, pod)
+		return false
+	}
+	made.binding, made.version = false, written.ResourceVersion
+	return true
+}
+
+// takeOff notes that Reconciler is about to take a choice off. It counts no more for what the informer sees from now
+// on: a pinned pod still names its super cluster, and asks for it.
+func (c *Choices) takeOff(pod types.UID) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.chosen, pod)
 	delete(c.before, pod)
-	if superCluster != "" {
-		c.chosen[pod] = choice{superCluster: superCluster, binding: true}
-		delete(c.refused, pod)
-		delete(c.waits, pod)
+	if made := c.chosen[pod]; made != nil {
+		made.off = true
 	}
-}
-
-// Wrote implements superclusterbinder.Choices. From a choice that stands no more the binder fails, and kube-scheduler
-// tries the pod again. One that is forgotten stands: the pod is bound to a node already.
-func (c *Choices) Wrote(pod types.UID, resourceVersion string) bool {
-	if c == nil {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	written, exists := c.chosen[pod]
-	switch {
-	case !exists || !written.binding:
-		return true
-	case written.gone || isNewer(written.without, resourceVersion):
-		delete(c.chosen, pod)
-		return false
-	}
-	c.chosen[pod] = choice{superCluster: written.superCluster, version: resourceVersion}
-	return true
 }
 
 // missed is the kubescheduler.Missed of the tenant's informer of pods: a choice of this process that is taken off again
-// before the informer has seen it, by a syncer or by the tenant.
+// before the informer has seen it, by a syncer, by the tenant or by Reconciler.
 func (c *Choices) missed(before, after *corev1.Pod) (superCluster string) {
 	if c == nil {
 		return ""
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	written, exists := c.chosen[before.UID]
+	made := c.chosen[before.UID]
 	switch {
-	case !exists:
+	case made == nil:
 	case before.Spec.NodeName != "": // it was seen
 		delete(c.chosen, before.UID)
-	case written.binding:
-		if written.gone = after == nil; !written.gone {
-			written.without = after.ResourceVersion
+	case made.binding:
+		if made.gone = after == nil; !made.gone {
+			made.without = after.ResourceVersion
 		}
-		c.chosen[before.UID] = written
-	case after == nil, isNewer(after.ResourceVersion, written.version):
+	case after == nil, isNewer(after.ResourceVersion, made.version), made.off && after.ResourceVersion == made.version:
 		delete(c.chosen, before.UID)
-		if written.version != "" {
-			return written.superCluster
+		if made.ours {
+			return made.superCluster
 		}
 	}
 	return ""
@@ -176,9 +190,10 @@ func (c *Choices) isChosen(pod *corev1.Pod, superCluster string) bool {
 	}
 	if c.before.Has(pod.UID) && view.IsLabeled(pod, superCluster) {
 		delete(c.before, pod.UID)
-		c.chosen[pod.UID] = choice{superCluster: superCluster}
+		c.chosen[pod.UID] = &choice{superCluster: superCluster}
 	}
-	return superCluster != "" && c.chosen[pod.UID].superCluster == superCluster
+	made := c.chosen[pod.UID]
+	return superCluster != "" && made != nil && !made.off && made.superCluster == superCluster
 }
 
 // failed notes a refusal, unless the pod is a member of a gang that was not judged, and returns the status that tells
@@ -235,18 +250,28 @@ func (c *Choices) settle(pod types.UID) {
 	delete(c.refused, pod)
 }
 
-// seen notes a state of a pod of the pod view: whether the tenant has bound it, and that it was told so.
+// handler notes what the informer of pods shows. It is behind kubescheduler.PodEvents, so that missed comes first, and
+// what has another UID is a deletion.
+func (c *Choices) handler() cache.ResourceEventHandler {
+	return engage.ObjectHandler(c.seen, func(pod *corev1.Pod) { c.forget(pod.UID) })
+}
+
+// seen notes a state of a pod of the pod view: that it is bound to a node, which settles its choice, whether the tenant
+// has bound it, and that it was told so.
 func (c *Choices) seen(pod *corev1.Pod) {
-	if c == nil {
-		return
+	if view.IsBound(pod) {
+		c.forget(pod.UID)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] != "":
 		c.bound.Delete(pod.UID)
-	case foundBound(pod):
+	case foundBound(pod) && !c.bound.Has(pod.UID):
 		c.bound.Insert(pod.UID)
+		if c.enqueue != nil {
+			c.enqueue(pod.Namespace, pod.Name)
+		}
 	}
 }
 
@@ -276,16 +301,11 @@ func (c *Choices) waited(pod types.UID, by clock.PassiveClock) time.Duration {
 	return by.Since(since)
 }
 
-// Forget drops what is known about a pod that is bound to a node or deleted.
-func (c *Choices) Forget(pod types.UID) {
-	if c == nil {
-		return
-	}
+// forget drops what is known about a pod that is bound to a node or deleted.
+func (c *Choices) forget(pod types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.chosen[pod].gone { // until Wrote or Chose
-		delete(c.chosen, pod)
-	}
+	delete(c.chosen, pod)
 	delete(c.before, pod)
 	delete(c.refused, pod)
 	delete(c.bound, pod)

@@ -241,8 +241,8 @@ func TestChoicesOfTheProcessBefore(t *testing.T) {
 		{name: "what was written is late", first: labeled("", ""), now: labeled("r1", "r1"), want: true},
 		{name: "the tenant changes it", first: labeled("r1", "r1"), now: labeled("r2", "r2")},
 		{name: "this process chose another one", first: labeled("", ""), does: func(c *Choices) { c.Chose("1", "r2") }, now: labeled("r1", "r1")},
-		{name: "this process has taken it back", first: labeled("r1", "r1"), does: func(c *Choices) { c.Chose("1", "") }, now: labeled("r1", "r1")},
-		{name: "it was bound", first: labeled("r1", "r1"), does: func(c *Choices) { c.Forget("1") }, now: labeled("r1", "r1")},
+		{name: "this process has taken it back", first: labeled("r1", "r1"), does: func(c *Choices) { c.takeOff("1") }, now: labeled("r1", "r1")},
+		{name: "it was bound", first: labeled("r1", "r1"), does: func(c *Choices) { c.forget("1") }, now: labeled("r1", "r1")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -301,58 +301,83 @@ func TestMissedChoices(t *testing.T) {
 	pod := func(version, node string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}, Spec: corev1.PodSpec{NodeName: node}}
 	}
-	// sees lets the informer pass on a pod that was passed on without a super cluster before, writes lets the binder
-	// write, and answered lets it have the answer that the pod was of version 10 then.
-	sees := func(version string) func(*Choices) string {
-		return func(c *Choices) string { return c.missed(pod("1", ""), pod(version, "")) }
+	type world struct {
+		*Choices
+		// settle are those of the choices, in their order.
+		settle []func(*corev1.Pod) bool
 	}
-	gone := func(c *Choices) string {
-		defer c.Forget("1")
-		return c.missed(pod("1", ""), nil)
-	}
-	lost := func(c *Choices) string { return c.missed(pod("10", "r1"), pod("12", "")) }
-	bound := func(c *Choices) string {
-		c.Forget("1")
-		return ""
-	}
-	writes := func(c *Choices) string {
-		c.Chose("1", "r1")
-		return ""
-	}
-	fails := func(c *Choices) string {
-		c.Chose("1", "")
-		return ""
-	}
-	answered := func(c *Choices) string {
-		if c.Wrote("1", "10") {
-			return "stands"
+	type step func(*world) string
+	chose := func(superCluster string) step {
+		return func(w *world) string {
+			w.settle = append(w.settle, w.Chose("1", superCluster))
+			return ""
 		}
-		return "void"
 	}
+	answer := func(i int, version string) step {
+		return func(w *world) string {
+			written := pod(version, "")
+			if version == "" {
+				written = nil
+			}
+			if w.settle[i](written) {
+				return "stands"
+			}
+			return "void"
+		}
+	}
+	// sees lets the informer pass on a pod without a super cluster that had none before, and loses one that had r1.
+	sees := func(version string) step {
+		return func(w *world) string { return w.missed(pod("1", ""), pod(version, "")) }
+	}
+	loses := func(w *world) string { return w.missed(pod("10", "r1"), pod("12", "")) }
+	gone := func(w *world) string {
+		defer w.forget("1")
+		return w.missed(pod("1", ""), nil)
+	}
+	bound := func(w *world) string {
+		w.forget("1")
+		return ""
+	}
+	takesOff := func(w *world) string {
+		w.takeOff("1")
+		return ""
+	}
+	writes, succeeds, fails := chose("r1"), answer(0, "10"), answer(0, "")
 	for _, tc := range []struct {
 		name  string
-		steps []func(*Choices) string
+		steps []step
 		want  []string
 	}{
-		{name: "the informer is behind", steps: []func(*Choices) string{writes, answered, sees("9")}, want: []string{"", "stands", ""}},
-		{name: "it has missed the choice", steps: []func(*Choices) string{writes, answered, sees("12"), sees("13")}, want: []string{"", "stands", "r1", ""}},
-		{name: "it has seen it", steps: []func(*Choices) string{writes, answered, lost, sees("13")}, want: []string{"", "stands", "", ""}},
-		{name: "the pod is gone", steps: []func(*Choices) string{writes, answered, gone, gone}, want: []string{"", "stands", "r1", ""}},
-		{name: "the answer is late, what was seen is older", steps: []func(*Choices) string{writes, sees("9"), answered}, want: []string{"", "", "stands"}},
-		{name: "the answer is late, it was taken off", steps: []func(*Choices) string{writes, sees("12"), answered, sees("13")}, want: []string{"", "", "void", ""}},
-		{name: "the answer is late, that was seen", steps: []func(*Choices) string{writes, lost, answered}, want: []string{"", "", "stands"}},
-		{name: "the answer is late, the pod is gone", steps: []func(*Choices) string{writes, gone, answered, gone}, want: []string{"", "", "void", ""}},
-		{name: "the answer is late, the pod has a node", steps: []func(*Choices) string{writes, bound, answered}, want: []string{"", "", "stands"}},
-		{name: "the write fails, the pod is gone", steps: []func(*Choices) string{writes, gone, fails, gone}, want: []string{"", "", "", ""}},
-		{name: "it is chosen anew", steps: []func(*Choices) string{writes, answered, writes, sees("12"), fails, sees("13")}, want: []string{"", "stands", "", "", "", ""}},
-		{name: "versions that say nothing", steps: []func(*Choices) string{writes, answered, sees("x")}, want: []string{"", "stands", ""}},
+		{name: "the informer is behind", steps: []step{writes, succeeds, sees("9")}, want: []string{"", "stands", ""}},
+		{name: "it has missed the choice", steps: []step{writes, succeeds, sees("12"), sees("13")}, want: []string{"", "stands", "r1", ""}},
+		{name: "it has seen it", steps: []step{writes, succeeds, loses, sees("13")}, want: []string{"", "stands", "", ""}},
+		{name: "the pod is gone", steps: []step{writes, succeeds, gone, gone}, want: []string{"", "stands", "r1", ""}},
+		{name: "the pod was gone before", steps: []step{gone, writes, succeeds, fails, gone}, want: []string{"", "", "stands", "void", ""}},
+		{name: "the answer is late, what was seen is older", steps: []step{writes, sees("9"), succeeds}, want: []string{"", "", "stands"}},
+		{name: "the answer is late, it was taken off", steps: []step{writes, sees("12"), succeeds, sees("13")}, want: []string{"", "", "void", ""}},
+		{name: "the answer is late, that was seen", steps: []step{writes, loses, succeeds}, want: []string{"", "", "stands"}},
+		{name: "the answer is late, the pod is gone", steps: []step{writes, gone, succeeds, gone}, want: []string{"", "", "void", ""}},
+		{name: "the answer is late, the pod has a node", steps: []step{writes, bound, succeeds}, want: []string{"", "", "stands"}},
+		{name: "the write fails, the pod is gone", steps: []step{writes, gone, fails, gone}, want: []string{"", "", "void", ""}},
+		{
+			name: "an answer to the choice before", steps: []step{writes, loses, chose("r2"), succeeds, sees("13"), answer(1, "14"), sees("15")},
+			want: []string{"", "", "", "stands", "", "stands", "r2"},
+		},
+		{
+			name: "a failure of the choice before", steps: []step{writes, loses, chose("r2"), fails, answer(1, "14"), gone},
+			want: []string{"", "", "", "void", "stands", "r2"},
+		},
+		{name: "it is taken off before the answer", steps: []step{writes, takesOff, succeeds}, want: []string{"", "", "void"}},
+		{name: "it is taken off before it is seen", steps: []step{writes, succeeds, takesOff, sees("9"), sees("10")}, want: []string{"", "stands", "", "", "r1"}},
+		{name: "it is taken off once it was seen", steps: []step{writes, succeeds, takesOff, loses, sees("13")}, want: []string{"", "stands", "", "", ""}},
+		{name: "versions that say nothing", steps: []step{writes, answer(0, "x"), sees("y"), gone}, want: []string{"", "stands", "", "r1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			c := NewChoices()
+			w := &world{Choices: NewChoices()}
 			var got []string
 			for _, step := range tc.steps {
-				got = append(got, step(c))
+				got = append(got, step(w))
 			}
 			require.Equal(t, tc.want, got)
 		})

@@ -192,13 +192,8 @@ func mayNeedRepair(pod *corev1.Pod) bool {
 	return neverRan(pod) || pod.DeletionTimestamp == nil && repairFor(pod, nowhere, nowhere, "", foundBound(pod)) != podRepair{}
 }
 
-// Observe takes note of a state of a pod of the pod view, forgets the choice that it settles, and returns whether the
-// pod may need a repair.
-func (c *Choices) Observe(pod *corev1.Pod) bool {
-	if view.IsBound(pod) {
-		c.Forget(pod.UID)
-	}
-	c.seen(pod)
+// MayNeedRepair returns whether a pod of the pod view may need a repair.
+func (c *Choices) MayNeedRepair(pod *corev1.Pod) bool {
 	return mayNeedRepair(pod) || c.awaitsProfiles(pod)
 }
 
@@ -300,9 +295,7 @@ func (r *Reconciler) requested(item dispatch.Request) ([]*corev1.Pod, error) {
 
 func (r *Reconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
 	if repair.superCluster != nil && *repair.superCluster == "" {
-		// Before the write, as the binder does: a pinned pod still names its super cluster, and asks for it from now
-		// on.
-		r.Choices.Chose(pod.UID, "")
+		r.Choices.takeOff(pod.UID) // before the write, as the binder does
 	}
 	write := r.write
 	if repair.end {

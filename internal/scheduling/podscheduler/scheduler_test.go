@@ -130,7 +130,6 @@ func (c *tenantControlPlane) start() {
 		nodes = newTenantNodes(c.api)
 	}
 	factory := NewInformers(ctx, c.api, c.nodes, chosen, nil, c.failed)
-	c.repairs(ctx, factory, chosen)
 	recorder := events.EventRecorder(c.recorder)
 	if _, benchmark := c.t.(*testing.B); benchmark { // nobody reads, and it holds so many only
 		recorder = kubescheduler.NoEvents("")
@@ -148,6 +147,7 @@ func (c *tenantControlPlane) start() {
 	c.project()
 	require.True(c.t, pods.Begin(ctx, c.failed))
 	ended := pods.Run(ctx)
+	c.repairs(ctx, factory, chosen)
 	c.stop = func() {
 		cancel()
 		<-ended
@@ -194,11 +194,11 @@ func (c *tenantControlPlane) repairs(ctx context.Context, factory informers.Shar
 		queue.Add(dispatch.Request{Concern: dispatch.ConcernPod, Namespace: namespace, Name: name})
 	})
 	repair := func(pod *corev1.Pod) {
-		if chosen.Observe(pod) {
+		if chosen.MayNeedRepair(pod) {
 			queue.Add(dispatch.Request{Concern: dispatch.ConcernPod, Namespace: pod.Namespace, Name: pod.Name})
 		}
 	}
-	_, err := pods.Informer().AddEventHandler(engage.ObjectHandler(repair, func(pod *corev1.Pod) { chosen.Forget(pod.UID) }))
+	_, err := pods.Informer().AddEventHandler(engage.ObjectHandler(repair, func(*corev1.Pod) {}))
 	require.NoError(c.t, err)
 	context.AfterFunc(ctx, queue.ShutDown)
 	go func() {

@@ -625,6 +625,7 @@ func TestNamespaceEnqueuesWhatItHolds(t *testing.T) {
 		{name: "it is back", change: func() { p.tenantCache[kind.Namespace] = []client.Object{web} }, want: all},
 		{name: "it is another one", change: func() { p.tenantCache[kind.Namespace] = []client.Object{builders.Namespace("web")} }, want: all},
 		{name: "it is for Services alone", change: func() { metav1.SetMetaDataAnnotation(&superNamespace.ObjectMeta, kind.AnnotationServicesOnly, "true") }, want: all},
+		{name: "its Pod Security Standard is another one", change: func() { superNamespace.Labels["pod-security.kubernetes.io/enforce"] = "baseline" }, want: all},
 		{name: "it is deleted in the super cluster", change: func() { superNamespace.DeletionTimestamp = &metav1.Time{Time: p.env.Clock.Now()} }, want: all},
 		{name: "it is gone there", change: func() { p.superCache[kind.Namespace] = nil }, want: all},
 		{name: "the tenant is forgotten", change: func() { p.env.Forget(clusterKey) }, want: all},

@@ -205,7 +205,7 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	}
 	tenantNamespace, exists, _ := kind.Get[*corev1.Namespace](tenant.Cache, kind.Namespace, "", key.Name)
 	if !exists || tenantNamespace.UID != assignment.UID {
-		return nil // a cache lags: its informer enqueues the key with the change (NamespaceSpec, Env.NamespaceChanged)
+		return nil // a cache lags: its informer enqueues the key with the change (Spec.OwnKeys, Env.NamespaceChanged)
 	}
 	owner := tenant.Owner(key.Name, assignment.UID)
 	if superNamespace == nil {

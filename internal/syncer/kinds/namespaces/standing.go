@@ -17,11 +17,13 @@ import (
 type standing struct {
 	// uid is that of the tenant's namespace, "" if there is none.
 	uid types.UID
-	// superUID is that of the super namespace, "" if there is none. owner, content and terminating are of it.
+	// superUID is that of the super namespace, "" if there is none. The others are of it: what its API server admits
+	// is by level, the Pod Security Standard.
 	superUID    types.UID
 	owner       tenancy.Owner
 	content     assign.Content
 	terminating bool
+	level       string
 }
 
 // standingOf returns the standing of a namespace by the caches. superNamespace is nil if there is none.
@@ -30,13 +32,15 @@ func standingOf(env *kind.Env, key engine.Key, superNamespace *corev1.Namespace)
 	if superNamespace != nil {
 		now.superUID, now.content, now.terminating = superNamespace.UID, contentOf(superNamespace), superNamespace.DeletionTimestamp != nil
 		now.owner, _ = tenancy.GetOwner(superNamespace)
+		now.level = superNamespace.Labels[labelPodSecurity]
 	}
 	return now
 }
 
 // standings holds, of each namespace of a tenant, the standing that the objects in it were enqueued for last. A tenant
 // may say at any rate that its namespace is gone and back, with all that is in it, so events enqueue the namespace
-// alone: its reconcile, which takes of the tenant's share, enqueues the rest. It is safe for concurrent use.
+// alone: its reconcile, which takes of the tenant's share, enqueues the rest. What changes and changes back before the
+// reconcile is left to patrol. It is safe for concurrent use.
 type standings struct {
 	mu sync.Mutex
 	of map[engine.Key]standing

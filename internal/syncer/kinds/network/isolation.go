@@ -197,7 +197,7 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	}
 	namespace, exists, _ := kind.Get[*corev1.Namespace](tenant.Cache, kind.Namespace, "", key.Namespace)
 	if !exists {
-		return 0, nil // its addition enqueues its objects
+		return 0, nil // patrol enqueues the key
 	}
 	policies := i.policies(tenant, key)
 	err := i.ensure(ctx, tenant.Owner(key.Namespace, namespace.UID), policies)

@@ -115,12 +115,12 @@ type NamespaceReadiness int
 
 const (
 	// NamespaceUnknown means that the tenant's cache has no such namespace. Its addition enqueues its pods
-	// (namespaces.NamespaceSpec).
+	// (namespaces.Namespaces.Reconcile).
 	NamespaceUnknown NamespaceReadiness = iota
 	// NamespaceNotPlaced means that the cache has no placement of this namespace here.
 	NamespaceNotPlaced
 	// NamespaceNotReady means that it is placed here, but its super namespace, the quota or the NetworkPolicies of ours
-	// do not exist yet. Their addition enqueues its pods (namespaces.NamespaceSpec, quotaWakes, isolationSpec).
+	// do not exist yet. Their addition enqueues its pods (namespaces.Namespaces.Reconcile, quotaWakes, isolationSpec).
 	NamespaceNotReady
 	// NamespaceReady means that pods may be created.
 	NamespaceReady
