@@ -404,7 +404,8 @@ func requestsFor(change dispatch.PlacementChange) []dispatch.Request {
 	return items
 }
 
-// podHandler enqueues the pods that may need a repair, and the namespaces of those that wait. However many pods of a namespace wait, the queue holds their namespace once.
+// podHandler enqueues the pods that may need a repair, and the namespaces of those that wait. However many pods of a
+// namespace wait, the queue holds their namespace once.
 func podHandler(queue workqueue.TypedRateLimitingInterface[dispatch.Request], chosen *podscheduler.Choices, clock clock.PassiveClock) cache.ResourceEventHandler {
 	repair := func(pod *corev1.Pod) {
 		if chosen.MayNeedRepair(pod) {

@@ -84,8 +84,8 @@ func NewChoices(profiles ...string) *Choices {
 	}
 }
 
-// Chose implements superclusterbinder.Choices. It is called before the write, so that the informer knows the choice when
-// it sees the pod. From one that does not stand the binder fails, and kube-scheduler tries the pod again.
+// Chose implements superclusterbinder.Choices. It is called before the write, so that the informer knows the choice
+// when it sees the pod. From one that does not stand the binder fails, and kube-scheduler tries the pod again.
 func (c *Choices) Chose(pod types.UID, superCluster string) (settle func(written *corev1.Pod) bool) {
 	if c == nil {
 		return func(written *corev1.Pod) bool { return written != nil }
@@ -100,8 +100,8 @@ func (c *Choices) Chose(pod types.UID, superCluster string) (settle func(written
 	return func(written *corev1.Pod) bool { return c.answered(pod, made, written) }
 }
 
-// answered notes the answer to the write of a choice, nil for none. Of one that is forgotten kube-scheduler knows all: the
-// informer has seen it, or the pod on a node. It stands, whatever has become of it.
+// answered notes the answer to the write of a choice, nil for none. Of one that is forgotten kube-scheduler knows all:
+// the informer has seen it, or the pod on a node. It stands, whatever has become of it.
 func (c *Choices) answered(pod types.UID, made *choice, written *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
