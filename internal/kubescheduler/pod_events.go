@@ -45,7 +45,8 @@ type PodEvents struct {
 var _ cache.ResourceEventHandler = &PodEvents{}
 
 // Missed returns the node that a kube-scheduler has bound a Pod to and that nobody was told of, "" for none: before is
-// the Pod as it was told last, and after as it is now, without a node, nil if it is gone.
+// the Pod as it was told last, and after as it is now, without a node, nil if it is gone. It is called, too, with a Pod
+// of whose deletion alone the API server says something.
 type Missed func(before, after *corev1.Pod) (node string)
 
 // NewPodEvents returns a PodEvents in front of next. A nil missed stands for one that returns "". fail is called with a
@@ -71,6 +72,9 @@ func (e *PodEvents) OnUpdate(_, current any) { e.OnAdd(current, false) }
 func (e *PodEvents) OnDelete(object any) {
 	if pod, ok := engage.Object[*corev1.Pod](object); ok && pod != nil {
 		e.forget(cache.MetaObjectToName(pod))
+		if _, told := e.names[pod.UID]; !told {
+			e.missed(pod, nil) // nobody was told of it
+		}
 	}
 }
 

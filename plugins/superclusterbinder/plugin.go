@@ -64,15 +64,16 @@ var (
 type Choices interface {
 	// Chose is called before a super cluster is written onto a pod. settle is to be called with the pod as it was
 	// written, and with nil when that failed, or when it turns out later to have been in vain. It reports whether the
-	// choice stands: not if it was taken off since, or the pod is gone, as far as is known.
-	Chose(pod types.UID, superCluster string) (settle func(written *corev1.Pod) bool)
+	// choice stands: not if it was taken off since, or the pod is gone, as far as is known. One whose write failed
+	// stands if it was seen on the pod all the same.
+	Chose(pod *corev1.Pod, superCluster string) (settle func(written *corev1.Pod) bool)
 }
 
 // noChoices are those that nobody is told of.
 type noChoices struct{}
 
 // Chose implements Choices.
-func (noChoices) Chose(types.UID, string) func(*corev1.Pod) bool {
+func (noChoices) Chose(*corev1.Pod, string) func(*corev1.Pod) bool {
 	return func(written *corev1.Pod) bool { return written != nil }
 }
 
@@ -166,18 +167,19 @@ func (pl *SuperClusterBinder) Bind(ctx context.Context, _ fwk.CycleState, pod *c
 	}
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
-	settle := pl.choices.Chose(pod.UID, superCluster)
+	settle := pl.choices.Chose(pod, superCluster)
 	written, err := pl.write(ctx, pod, superCluster, patch)
 	if err != nil {
-		settle(nil)
+		if settle(nil) {
+			return nil // the answer was lost. An error would write a refusal onto a pod that may run.
+		}
 		return fwk.AsStatus(fmt.Errorf("writing super cluster %s: %w", superCluster, err))
 	}
 	if !settle(written) {
 		return fwk.AsStatus(fmt.Errorf("super cluster %s was taken off the pod at once", superCluster))
 	}
 	// The deletion of a pod may have been handled before the choice was noted, whatever its API server answers then.
-	if !pl.isThere(pod) {
-		settle(nil)
+	if !pl.isThere(pod) && !settle(nil) {
 		return fwk.AsStatus(errors.New("the pod is gone"))
 	}
 	return nil

@@ -45,14 +45,15 @@ func web() *st.PodWrapper {
 type recorded struct{ told *[]string }
 
 // Chose implements superclusterbinder.Choices.
-func (r recorded) Chose(pod types.UID, superCluster string) func(*corev1.Pod) bool {
-	*r.told = append(*r.told, string(pod)+" "+superCluster)
+func (r recorded) Chose(pod *corev1.Pod, superCluster string) func(*corev1.Pod) bool {
+	uid := string(pod.UID)
+	*r.told = append(*r.told, uid+" "+superCluster)
 	return func(written *corev1.Pod) bool {
 		if written == nil {
-			*r.told = append(*r.told, string(pod)+" failed")
+			*r.told = append(*r.told, uid+" failed")
 			return false
 		}
-		*r.told = append(*r.told, string(pod)+" written as "+written.ResourceVersion)
+		*r.told = append(*r.told, uid+" written as "+written.ResourceVersion)
 		return superCluster != "r9"
 	}
 }

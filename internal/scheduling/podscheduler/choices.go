@@ -43,7 +43,7 @@ type Choices struct {
 	// pods had and that wait for a node. complete is whether that list has ended.
 	before   sets.Set[types.UID]
 	complete bool
-	refused  map[types.UID]refusedChoice
+	refused  map[types.NamespacedName]refusedChoice
 	// bound holds the pods that the tenant has bound and was not told about yet.
 	bound sets.Set[types.UID]
 	// waits holds since when pods that the tenant has bound wait for room, by this process's clock.
@@ -71,7 +71,7 @@ var _ superclusterbinder.Choices = &Choices{}
 
 // refusedChoice is a super cluster that a pod asked for and may not have.
 type refusedChoice struct {
-	pod          types.NamespacedName
+	pod          types.UID
 	superCluster string
 	why          string
 }
@@ -79,38 +79,37 @@ type refusedChoice struct {
 // NewChoices returns choices for the profiles of these names, none for any.
 func NewChoices(profiles ...string) *Choices {
 	return &Choices{
-		profiles: sets.New(profiles...), chosen: map[types.UID]*choice{}, before: sets.New[types.UID](), refused: map[types.UID]refusedChoice{},
+		profiles: sets.New(profiles...), chosen: map[types.UID]*choice{}, before: sets.New[types.UID](), refused: map[types.NamespacedName]refusedChoice{},
 		bound: sets.New[types.UID](), waits: map[types.UID]time.Time{},
 	}
 }
 
 // Chose implements superclusterbinder.Choices. It is called before the write, so that the informer knows the choice
 // when it sees the pod. From one that does not stand the binder fails, and kube-scheduler tries the pod again.
-func (c *Choices) Chose(pod types.UID, superCluster string) (settle func(written *corev1.Pod) bool) {
+func (c *Choices) Chose(pod *corev1.Pod, superCluster string) (settle func(written *corev1.Pod) bool) {
 	if c == nil {
 		return func(written *corev1.Pod) bool { return written != nil }
 	}
 	made := &choice{superCluster: superCluster, ours: true, binding: true}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.chosen[pod] = made
-	delete(c.before, pod)
-	delete(c.refused, pod)
-	delete(c.waits, pod)
-	return func(written *corev1.Pod) bool { return c.answered(pod, made, written) }
+	c.chosen[pod.UID] = made
+	delete(c.before, pod.UID)
+	delete(c.waits, pod.UID)
+	c.settled(pod)
+	return func(written *corev1.Pod) bool { return c.answered(pod.UID, made, written) }
 }
 
 // answered notes the answer to the write of a choice, nil for none. Of one that is forgotten kube-scheduler knows all:
-// the informer has seen it, or the pod on a node. It stands, whatever has become of it.
+// the informer has seen it, or the pod on a node. It stands, whatever the answer is and has become of it, unless the
+// pod was gone before.
 func (c *Choices) answered(pod types.UID, made *choice, written *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isForgotten := c.chosen[pod] != made
-	void := written == nil || made.gone || isNewer(made.without, written.ResourceVersion)
 	switch {
-	case isForgotten:
-		return !void
-	case void || made.off:
+	case c.chosen[pod] != made:
+		return !made.gone
+	case written == nil || made.gone || made.off || isNewer(made.without, written.ResourceVersion):
 		delete(c.chosen, pod)
 		return false
 	}
@@ -119,16 +118,23 @@ func (c *Choices) answered(pod types.UID, made *choice, written *corev1.Pod) boo
 }
 
 // takeOff notes that Reconciler is about to take a choice off. It counts no more for what the informer sees from now
-// on: a pinned pod still names its super cluster, and asks for it.
-func (c *Choices) takeOff(pod types.UID) {
+// on: a pinned pod still names its super cluster, and asks for it. undo is to be called if the write fails.
+func (c *Choices) takeOff(pod types.UID) (undo func()) {
 	if c == nil {
-		return
+		return func() {}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.before, pod)
-	if made := c.chosen[pod]; made != nil {
-		made.off = true
+	made := c.chosen[pod]
+	if made == nil {
+		return func() {}
+	}
+	made.off = true
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		made.off = false
 	}
 }
 
@@ -140,15 +146,16 @@ func (c *Choices) missed(before, after *corev1.Pod) (superCluster string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if after == nil {
+		delete(c.before, before.UID)
+	}
 	made := c.chosen[before.UID]
 	switch {
 	case made == nil:
 	case before.Spec.NodeName != "": // it was seen
 		delete(c.chosen, before.UID)
 	case made.binding:
-		if made.gone = after == nil; !made.gone {
-			made.without = after.ResourceVersion
-		}
+		made.gone = after == nil
 	case after == nil, isNewer(after.ResourceVersion, made.version), made.off && after.ResourceVersion == made.version:
 		delete(c.chosen, before.UID)
 		if made.ours {
@@ -212,10 +219,10 @@ func (c *Choices) refuse(pod *corev1.Pod, why refusal.Refusal) {
 	if superCluster == "" || why.IsZero() {
 		return
 	}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	key := nameOf(pod)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused[pod.UID] = refusedChoice{pod: key, superCluster: superCluster, why: why.Message}
+	c.refused[key] = refusedChoice{pod: pod.UID, superCluster: superCluster, why: why.Message}
 	if c.enqueue != nil {
 		c.enqueue(key.Namespace, key.Name)
 	}
@@ -232,7 +239,7 @@ func (c *Choices) refusal(pod *corev1.Pod) string {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if refused, exists := c.refused[pod.UID]; exists && refused.superCluster == asks(pod) {
+	if refused, exists := c.refused[nameOf(pod)]; exists && refused.pod == pod.UID && refused.superCluster == asks(pod) {
 		return refused.why
 	}
 	return ""
@@ -244,26 +251,50 @@ func (c *Choices) lacksProfile(pod *corev1.Pod) bool {
 }
 
 // settle drops the refusal of a pod that was told: what it asks for from now on is judged again.
-func (c *Choices) settle(pod types.UID) {
+func (c *Choices) settle(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.refused, pod)
+	c.settled(pod)
+}
+
+// settled is settle for who holds mu.
+func (c *Choices) settled(pod *corev1.Pod) {
+	if name := nameOf(pod); c.refused[name].pod == pod.UID {
+		delete(c.refused, name)
+	}
+}
+
+// lacks drops the refusal of a pod that is not there: one may be refused after its deletion was seen.
+func (c *Choices) lacks(namespace, name string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.refused, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // handler notes what the informer of pods shows. It is behind kubescheduler.PodEvents, so that missed comes first, and
 // what has another UID is a deletion.
 func (c *Choices) handler() cache.ResourceEventHandler {
-	return engage.ObjectHandler(c.seen, func(pod *corev1.Pod) { c.forget(pod.UID) })
+	return engage.ObjectHandler(c.seen, c.forget)
 }
 
-// seen notes a state of a pod of the pod view: that it is bound to a node, which settles its choice, whether the tenant
-// has bound it, and that it was told so.
+// seen notes a state of a pod of the pod view: that it is bound to a node, which settles its choice, or without what is
+// being written, whether the tenant has bound it, and that it was told so.
 func (c *Choices) seen(pod *corev1.Pod) {
 	if view.IsBound(pod) {
-		c.forget(pod.UID)
+		c.forget(pod)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if made := c.chosen[pod.UID]; made != nil && made.binding && pod.Spec.NodeName == "" {
+		made.without = pod.ResourceVersion
+	}
 	switch {
 	case pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] != "":
 		c.bound.Delete(pod.UID)
@@ -302,14 +333,14 @@ func (c *Choices) waited(pod types.UID, by clock.PassiveClock) time.Duration {
 }
 
 // forget drops what is known about a pod that is bound to a node or deleted.
-func (c *Choices) forget(pod types.UID) {
+func (c *Choices) forget(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.chosen, pod)
-	delete(c.before, pod)
-	delete(c.refused, pod)
-	delete(c.bound, pod)
-	delete(c.waits, pod)
+	delete(c.chosen, pod.UID)
+	delete(c.before, pod.UID)
+	delete(c.bound, pod.UID)
+	delete(c.waits, pod.UID)
+	c.settled(pod)
 }
 
 // Bind sets what is called with a pod whose choice is to be taken off, and calls it with those of before. It must not
@@ -318,7 +349,7 @@ func (c *Choices) Bind(enqueue func(namespace, name string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.enqueue = enqueue
-	for _, refused := range c.refused {
-		enqueue(refused.pod.Namespace, refused.pod.Name)
+	for pod := range c.refused {
+		enqueue(pod.Namespace, pod.Name)
 	}
 }

@@ -240,9 +240,9 @@ func TestChoicesOfTheProcessBefore(t *testing.T) {
 		{name: "it asks for another one", first: labeled("r1", "r2"), now: labeled("r1", "r2")},
 		{name: "what was written is late", first: labeled("", ""), now: labeled("r1", "r1"), want: true},
 		{name: "the tenant changes it", first: labeled("r1", "r1"), now: labeled("r2", "r2")},
-		{name: "this process chose another one", first: labeled("", ""), does: func(c *Choices) { c.Chose("1", "r2") }, now: labeled("r1", "r1")},
+		{name: "this process chose another one", first: labeled("", ""), does: func(c *Choices) { c.Chose(labeled("", ""), "r2") }, now: labeled("r1", "r1")},
 		{name: "this process has taken it back", first: labeled("r1", "r1"), does: func(c *Choices) { c.takeOff("1") }, now: labeled("r1", "r1")},
-		{name: "it was bound", first: labeled("r1", "r1"), does: func(c *Choices) { c.forget("1") }, now: labeled("r1", "r1")},
+		{name: "it was bound", first: labeled("r1", "r1"), does: func(c *Choices) { c.forget(labeled("", "")) }, now: labeled("r1", "r1")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -305,11 +305,13 @@ func TestMissedChoices(t *testing.T) {
 		*Choices
 		// settle are those of the choices, in their order.
 		settle []func(*corev1.Pod) bool
+		// undo is that of takeOff.
+		undo func()
 	}
 	type step func(*world) string
 	chose := func(superCluster string) step {
 		return func(w *world) string {
-			w.settle = append(w.settle, w.Chose("1", superCluster))
+			w.settle = append(w.settle, w.Chose(pod("1", ""), superCluster))
 			return ""
 		}
 	}
@@ -327,19 +329,33 @@ func TestMissedChoices(t *testing.T) {
 	}
 	// sees lets the informer pass on a pod without a super cluster that had none before, and loses one that had r1.
 	sees := func(version string) step {
-		return func(w *world) string { return w.missed(pod("1", ""), pod(version, "")) }
+		return func(w *world) string {
+			defer w.seen(pod(version, ""))
+			return w.missed(pod("1", ""), pod(version, ""))
+		}
 	}
-	loses := func(w *world) string { return w.missed(pod("10", "r1"), pod("12", "")) }
+	loses := func(w *world) string {
+		defer w.seen(pod("12", ""))
+		return w.missed(pod("10", "r1"), pod("12", ""))
+	}
 	gone := func(w *world) string {
-		defer w.forget("1")
+		defer w.forget(pod("1", ""))
 		return w.missed(pod("1", ""), nil)
 	}
 	bound := func(w *world) string {
-		w.forget("1")
+		w.forget(pod("1", ""))
+		return ""
+	}
+	comesBack := func(w *world) string {
+		w.seen(pod("12", ""))
 		return ""
 	}
 	takesOff := func(w *world) string {
-		w.takeOff("1")
+		w.undo = w.takeOff("1")
+		return ""
+	}
+	fallsShort := func(w *world) string {
+		w.undo()
 		return ""
 	}
 	writes, succeeds, fails := chose("r1"), answer(0, "10"), answer(0, "")
@@ -365,11 +381,15 @@ func TestMissedChoices(t *testing.T) {
 		},
 		{
 			name: "a failure of the choice before", steps: []step{writes, loses, chose("r2"), fails, answer(1, "14"), gone},
-			want: []string{"", "", "", "void", "stands", "r2"},
+			want: []string{"", "", "", "stands", "stands", "r2"},
 		},
 		{name: "it is taken off before the answer", steps: []step{writes, takesOff, succeeds}, want: []string{"", "", "void"}},
 		{name: "it is taken off before it is seen", steps: []step{writes, succeeds, takesOff, sees("9"), sees("10")}, want: []string{"", "stands", "", "", "r1"}},
 		{name: "it is taken off once it was seen", steps: []step{writes, succeeds, takesOff, loses, sees("13")}, want: []string{"", "stands", "", "", ""}},
+		{name: "the answer is lost, the pod has a node", steps: []step{writes, bound, fails}, want: []string{"", "", "stands"}},
+		{name: "the answer is late, the pod has ended on a node", steps: []step{writes, bound, gone, succeeds, fails}, want: []string{"", "", "", "stands", "stands"}},
+		{name: "the pod comes back without it", steps: []step{gone, writes, comesBack, succeeds}, want: []string{"", "", "", "void"}},
+		{name: "it is not taken off after all", steps: []step{writes, succeeds, takesOff, fallsShort, sees("10"), sees("12")}, want: []string{"", "stands", "", "", "", "r1"}},
 		{name: "versions that say nothing", steps: []step{writes, answer(0, "x"), sees("y"), gone}, want: []string{"", "stands", "", "r1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

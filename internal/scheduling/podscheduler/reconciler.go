@@ -279,6 +279,7 @@ func (r *Reconciler) requested(item dispatch.Request) ([]*corev1.Pod, error) {
 	if item.Name != "" {
 		pod, err := r.Pods.Pods(item.Namespace).Get(item.Name)
 		if apierrors.IsNotFound(err) {
+			r.Choices.lacks(item.Namespace, item.Name)
 			return nil, nil
 		}
 		if err != nil {
@@ -294,18 +295,20 @@ func (r *Reconciler) requested(item dispatch.Request) ([]*corev1.Pod, error) {
 }
 
 func (r *Reconciler) repair(ctx context.Context, pod *corev1.Pod, repair podRepair) error {
+	undo := func() {}
 	if repair.superCluster != nil && *repair.superCluster == "" {
-		r.Choices.takeOff(pod.UID) // before the write, as the binder does
+		undo = r.Choices.takeOff(pod.UID) // before the write, as the binder does
 	}
 	write := r.write
 	if repair.end {
 		write = r.end
 	}
 	if err := write(ctx, pod, &repair); err != nil {
+		undo()
 		return client.IgnoreNotFound(err)
 	}
 	if repair.event.Reason == reasonSuperClusterNotGranted && !mayGoAnew(pod, &repair) {
-		r.Choices.settle(pod.UID)
+		r.Choices.settle(pod)
 	}
 	if repair.event.Reason != "" {
 		r.Recorder.Eventf(pod, nil, corev1.EventTypeWarning, repair.event.Reason, "Schedule", "%s", tenancy.Cut(repair.event.Message, tenancy.MaxEventNote))

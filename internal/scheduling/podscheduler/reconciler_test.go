@@ -192,7 +192,7 @@ func TestAPinnedPodIsChosenAgain(t *testing.T) {
 	meta := schedulingtest.NewStoredPlacements(t, &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}})
 	chosen := NewChoices()
 	chosen.Listed()
-	chosen.Chose(pod.UID, "r1")
+	chosen.Chose(pod, "r1")
 	reconciler := &Reconciler{Key: "tenant", Store: placements.NewStore(meta, meta), API: api, Pods: pods.Lister(), Choices: chosen, Recorder: events.NewFakeRecorder(1), Clock: clock.RealClock{}, VirtualNodes: func() map[string]*corev1.Node { return nil }}
 	_, err = reconciler.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernPod, Namespace: "web", Name: "pod"})
 	require.NoError(t, err)
