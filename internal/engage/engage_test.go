@@ -166,8 +166,16 @@ func TestStates(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b, w := newBed(t), &work{}
-				w.set(tc.start, tc.serve)
+				answers := make(chan struct{}) // until then nothing goes on beside the look at what is said first
+				w.set(func() error {
+					<-answers
+					if tc.start == nil {
+						return nil
+					}
+					return tc.start()
+				}, tc.serve)
 				require.Equal(t, state(false, tenancyv1alpha1.ReasonConnecting, "Connecting to https://server"), b.pass(0, "a", w))
+				close(answers)
 				require.Empty(t, cmp.Diff(tc.want, b.pass(0, "a", w)))
 				w.set(tc.health, tc.serve)
 				require.Empty(t, cmp.Diff(tc.wantHealth, b.pass(healthPeriod, "a", w)))

@@ -2,6 +2,7 @@ package engage_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,10 +31,18 @@ func TestOptional(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
 				answer, asked := refusal, 0
+				answers := func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					answer = err
+				}
 				watched := watch.NewFake()
 				source := engage.Optional(&toolscache.ListWatch{
 					ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+						mu.Lock()
+						defer mu.Unlock()
 						asked++
 						if asked > 1 && answer != nil {
 							require.EqualValues(t, 1, options.Limit)
@@ -53,13 +62,14 @@ func TestOptional(t *testing.T) {
 				waits, err := source.WatchWithContext(t.Context(), metav1.ListOptions{})
 				require.NoError(t, err)
 				<-time.After(10*time.Minute + time.Second)
+				synctest.Wait()
 				require.Equal(t, 11, asked, "nobody asks for a watch that was stopped")
 				require.Empty(t, waits.ResultChan())
 
-				answer = apierrors.NewServiceUnavailable("it starts")
+				answers(apierrors.NewServiceUnavailable("it starts"))
 				<-time.After(engage.UnservedRetry)
 				require.Empty(t, waits.ResultChan())
-				answer = nil
+				answers(nil)
 				<-time.After(engage.UnservedRetry)
 				event := <-waits.ResultChan()
 				require.True(t, apierrors.IsResourceExpired(apierrors.FromObject(event.Object)))
