@@ -59,10 +59,10 @@ type choice struct {
 	// version of the pod that had it first, by the answer.
 	ours, binding bool
 	version       string
-	// without is the last resource version of the pod that was seen while binding and does not have the choice, and
-	// gone whether the pod was deleted meanwhile.
-	without string
-	gone    bool
+	// What was seen while binding: with and without are the last resource versions of the pod that have the choice and
+	// do not, and gone is whether the pod was deleted.
+	with, without string
+	gone          bool
 	// off is whether Reconciler takes it off.
 	off bool
 }
@@ -100,15 +100,18 @@ func (c *Choices) Chose(pod *corev1.Pod, superCluster string) (settle func(writt
 	return func(written *corev1.Pod) bool { return c.answered(pod.UID, made, written) }
 }
 
-// answered notes the answer to the write of a choice, nil for none. Of one that is forgotten kube-scheduler knows all:
-// the informer has seen it, or the pod on a node. It stands, whatever the answer is and has become of it, unless the
-// pod was gone before.
+// answered notes the answer to the write of a choice, nil for none. One that the informer has seen stands without an
+// answer. Of one that is forgotten kube-scheduler knows all: the informer has seen how it went, or the pod on a node.
+// It stands, whatever the answer is and has become of it, unless the pod was gone before.
 func (c *Choices) answered(pod types.UID, made *choice, written *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.chosen[pod] != made:
 		return !made.gone
+	case written == nil && made.with != "" && !made.off:
+		made.binding, made.version = false, made.with
+		return true
 	case written == nil || made.gone || made.off || isNewer(made.without, written.ResourceVersion):
 		delete(c.chosen, pod)
 		return false
@@ -292,8 +295,13 @@ func (c *Choices) seen(pod *corev1.Pod) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if made := c.chosen[pod.UID]; made != nil && made.binding && pod.Spec.NodeName == "" {
-		made.without = pod.ResourceVersion
+	if made := c.chosen[pod.UID]; made != nil && made.binding {
+		switch {
+		case pod.Spec.NodeName == "":
+			made.without = pod.ResourceVersion
+		case view.IsLabeled(pod, made.superCluster): // what only asks for it has the annotation alone
+			made.with = pod.ResourceVersion
+		}
 	}
 	switch {
 	case pod.Annotations[tenancyv1alpha1.AnnotationBoundBy] != "":

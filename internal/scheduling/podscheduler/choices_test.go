@@ -299,7 +299,10 @@ func TestChoiceThatNobodySaw(t *testing.T) {
 func TestMissedChoices(t *testing.T) {
 	t.Parallel()
 	pod := func(version, node string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version}, Spec: corev1.PodSpec{NodeName: node}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: version, Labels: map[string]string{schedulerv1alpha1.LabelSuperCluster: node}},
+			Spec:       corev1.PodSpec{NodeName: node},
+		}
 	}
 	type world struct {
 		*Choices
@@ -346,6 +349,20 @@ func TestMissedChoices(t *testing.T) {
 		w.forget(pod("1", ""))
 		return ""
 	}
+	shows := func(w *world) string {
+		w.seen(pod("10", "r1"))
+		return ""
+	}
+	asks := func(w *world) string {
+		asking := pod("10", "r1")
+		asking.Labels = nil
+		w.seen(asking)
+		return ""
+	}
+	ends := func(w *world) string {
+		defer w.forget(pod("10", "r1"))
+		return w.missed(pod("10", "r1"), nil)
+	}
 	comesBack := func(w *world) string {
 		w.seen(pod("12", ""))
 		return ""
@@ -388,6 +405,9 @@ func TestMissedChoices(t *testing.T) {
 		{name: "it is taken off once it was seen", steps: []step{writes, succeeds, takesOff, loses, sees("13")}, want: []string{"", "stands", "", "", ""}},
 		{name: "the answer is lost, the pod has a node", steps: []step{writes, bound, fails}, want: []string{"", "", "stands"}},
 		{name: "the answer is late, the pod has ended on a node", steps: []step{writes, bound, gone, succeeds, fails}, want: []string{"", "", "", "stands", "stands"}},
+		{name: "the answer is lost, that was seen", steps: []step{writes, shows, fails, loses, sees("13")}, want: []string{"", "", "stands", "", ""}},
+		{name: "it fails, the pod only asks", steps: []step{writes, asks, fails}, want: []string{"", "", "void"}},
+		{name: "the answer is lost, the pod has ended", steps: []step{writes, shows, ends, fails, gone}, want: []string{"", "", "", "stands", ""}},
 		{name: "the pod comes back without it", steps: []step{gone, writes, comesBack, succeeds}, want: []string{"", "", "", "void"}},
 		{name: "it is not taken off after all", steps: []step{writes, succeeds, takesOff, fallsShort, sees("10"), sees("12")}, want: []string{"", "stands", "", "", "", "r1"}},
 		{name: "versions that say nothing", steps: []step{writes, answer(0, "x"), sees("y"), gone}, want: []string{"", "stands", "", "r1"}},
