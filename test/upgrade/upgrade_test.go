@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -188,8 +189,10 @@ func deployment() *appsv1.Deployment {
 func (b *bed) load(ctx context.Context) error {
 	for {
 		pods := []*corev1.Pod{builders.Pod("load", "one", "cpu", "100m", "memory", "100Mi").Obj(), builders.Pod("load", "other", "cpu", "100m", "memory", "100Mi").Obj()}
-		if err := controlplane.Create(ctx, b.tenant, pods[0], pods[1]); err != nil {
-			return err
+		for _, pod := range pods {
+			if err := b.create(ctx, pod); err != nil {
+				return err
+			}
 		}
 		if err := b.each(ctx, pods, "does not run", func(pod *corev1.Pod, err error) bool { return err == nil && pod.Status.Phase == corev1.PodRunning }); err != nil {
 			return err
@@ -206,6 +209,22 @@ func (b *bed) load(ctx context.Context) error {
 		b.turn++
 		b.mu.Unlock()
 	}
+}
+
+// create creates a pod. The tenant's quota counts one that is gone until its controller has looked.
+func (b *bed) create(ctx context.Context, pod *corev1.Pod) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, tick, patience, true, func(ctx context.Context) (bool, error) {
+		last = b.tenant.Create(ctx, pod)
+		if apierrors.IsForbidden(last) && strings.Contains(last.Error(), "exceeded quota") {
+			return false, nil
+		}
+		return last == nil, last
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("creating %s: %w", pod.Name, err), last)
+	}
+	return nil
 }
 
 // each waits until something holds for each pod, or what was read of it.
