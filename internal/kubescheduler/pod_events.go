@@ -71,10 +71,10 @@ func (e *PodEvents) OnUpdate(_, current any) { e.OnAdd(current, false) }
 // OnDelete implements cache.ResourceEventHandler.
 func (e *PodEvents) OnDelete(object any) {
 	if pod, ok := engage.Object[*corev1.Pod](object); ok && pod != nil {
-		e.forget(cache.MetaObjectToName(pod))
 		if _, told := e.names[pod.UID]; !told {
-			e.missed(pod, nil) // nobody was told of it
+			e.missed(pod, nil)
 		}
+		e.forget(cache.MetaObjectToName(pod))
 	}
 }
 

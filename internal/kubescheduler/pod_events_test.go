@@ -171,6 +171,21 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
+// TestMissedIsAskedOnce: of each Pod that is gone, whether anybody was told of it or not.
+func TestMissedIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	handler := kubescheduler.NewPodEvents(cache.ResourceEventHandlerFuncs{}, func(before, after *corev1.Pod) string {
+		require.Nil(t, after)
+		asked = append(asked, string(before.UID))
+		return ""
+	}, func(error) {})
+	for _, event := range []event{add(podAs("p", "told", "")), remove(podAs("p", "other", "")), remove(podAs("p", "other", "")), add(podAs("p", "told", "")), remove(podAs("p", "told", ""))} {
+		event(handler)
+	}
+	require.Equal(t, []string{"other", "told", "other", "told"}, asked)
+}
+
 // exits replaces what ends the process by a failure of the test. No test beside it may do the same.
 func exits(t *testing.T) {
 	t.Helper()
