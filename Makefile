@@ -212,13 +212,13 @@ test-demo: test-e2e ## Run the demo as a test from nothing, again with every pro
 
 .PHONY: test-attacks
 test-attacks: $(POOL_PROGRAMS) ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
-	@GO='$(GO)' TEST_FLAGS="$$TEST_ARGS" hack/attacks.sh
+	$(GO) test -tags attacks -count 1 -timeout 20m $$TEST_ARGS ./test/attacks
 
 # For how long.
 SIEGE ?= 5m
 .PHONY: siege
 siege: $(POOL_PROGRAMS) ## Let three tenants try what ended programs before while a fourth creates a pod each second, and compare its pods with those before: SIEGE=5m.
-	@GO='$(GO)' SIEGE='$(SIEGE)' ATTACKERS='attacker second third' TEST_TAGS=attacks,siege TEST_FLAGS='-run ^TestSiege$$ -v -timeout 0' hack/attacks.sh
+	SIEGE='$(SIEGE)' ATTACKERS='attacker second third' $(GO) test -tags attacks,siege -count 1 -timeout 0 -run '^TestSiege$$' -v ./test/attacks
 
 # For how long drill away takes a super cluster away.
 AWAY ?= 2m

@@ -91,24 +91,3 @@ cluster_key() {
   [[ -n $key ]] || fail "the VirtualCluster $1 has no status.clusterNamespace"
   echo "$key"
 }
-
-# take_down: on EXIT of a script that takes its pool down. After a failure it keeps the logs and says what
-# VirtualClusters say; KEEP=1 leaves the pool running.
-take_down() {
-  local code=$?
-  trap - EXIT
-  if ((code != 0)) && [[ -d $OUT/logs ]]; then
-    cd "$OUT"
-    mkdir -p "$OUT-logs"
-    cp "$OUT"/logs/*.log "$OUT-logs/"
-    printf '%s%s: FAILED in step: %s%s; the logs of our programs are in %s. What the VirtualClusters say:\n' "$red" "$NAME" "$STEP" "$plain" "$OUT-logs" >&2
-    meta get virtualclusters -A -o 'jsonpath={range .items[*]}{.metadata.name}{range .status.conditions[*]}{"\t"}{.type}={.status} {.reason}: {.message}{"\n"}{end}{end}' >&2 || true
-  fi
-  cd "$ROOT"
-  if [[ ${KEEP:-} == 1 ]]; then
-    echo "$NAME: the pool is left as it is: kubeconfigs in $OUT"
-  else
-    stop_pool || code=1
-  fi
-  exit "$code"
-}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -150,8 +149,8 @@ func TestAnswers(t *testing.T) {
 func (p *pool) logs(t *testing.T) int64 {
 	t.Helper()
 	sum := int64(0)
-	for name := range p.programs(t) {
-		info, err := os.Stat(filepath.Join(p.dir, "logs", name+".log"))
+	for _, program := range bed.Programs {
+		info, err := os.Stat(program.Process.Log)
 		require.NoError(t, err)
 		sum += info.Size()
 	}

@@ -103,15 +103,17 @@ func (c *tenant) schedule(t *testing.T, schedulerName string) (stop func()) {
 	binary, err := filepath.Abs(filepath.Join("..", "..", "bin", "kube-scheduler"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	config := filepath.Join(t.TempDir(), "config.yaml")
+	folder := t.TempDir()
+	config, kubeconfig := filepath.Join(folder, "config.yaml"), filepath.Join(folder, "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, c.kubeconfig, 0o600))
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: %q}
 leaderElection: {leaderElect: false}
 profiles: [{schedulerName: %q}]
-`, filepath.Join(c.pool.dir, c.name+".kubeconfig"), schedulerName), 0o600))
+`, kubeconfig, schedulerName), 0o600))
 	command := exec.CommandContext(ctx, binary, "--config", config, "--secure-port=0")
-	log, err := os.Create(filepath.Join(c.pool.dir, "logs", "kube-scheduler-of-"+c.name+".log"))
+	log, err := os.Create(filepath.Join(bed.Folder, "kube-scheduler-of-"+c.name+".log"))
 	require.NoError(t, err)
 	command.Stdout, command.Stderr = log, log
 	require.NoError(t, command.Start())

@@ -4,8 +4,7 @@ package attacks_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	testpool "github.com/superpool/superpool/test/pool"
 )
 
 // TestIdentity: kubeconfigs that lead to a control plane which is something else to the pool.
@@ -97,9 +97,10 @@ func TestIdentity(t *testing.T) {
 // kubeconfigOf returns a Secret with the kubeconfig of a control plane.
 func (p *pool) kubeconfigOf(t *testing.T, name, cluster string) *corev1.Secret {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(p.dir, cluster+".kubeconfig"))
-	require.NoError(t, err)
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"value": content}}
+	clusters := bed.Clusters()
+	i := slices.IndexFunc(clusters, func(c *testpool.Cluster) bool { return c.Name == cluster })
+	require.GreaterOrEqual(t, i, 0, cluster)
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"value": clusters[i].KubeConfig}}
 }
 
 // impostor makes a VirtualCluster whose kubeconfig leads to a control plane that is something else, waits until it says

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -33,6 +30,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/attacks"
+	testpool "github.com/superpool/superpool/test/pool"
 )
 
 const (
@@ -71,6 +69,10 @@ type cluster struct {
 	client.WithWatch
 	name   string
 	config *rest.Config
+	// kubeconfig is that of its administrator.
+	kubeconfig []byte
+	// kwok plays the nodes of a super cluster.
+	kwok *testpool.Program
 }
 
 // tenant is a tenant's control plane.
@@ -81,9 +83,8 @@ type tenant struct {
 	key string
 }
 
-// pool is the pool that hack/attacks.sh has started.
+// pool is what the tests reach of the bed.
 type pool struct {
-	dir                 string
 	meta                *cluster
 	supers              []*cluster
 	attacker, neighbour *tenant
@@ -92,22 +93,17 @@ type pool struct {
 // connect returns the pool.
 func connect(t *testing.T) *pool {
 	t.Helper()
-	p := &pool{dir: os.Getenv("ATTACKS_DIR")}
-	if p.dir == "" {
-		dir, err := filepath.Abs(filepath.Join("..", "..", "_output", "attacks"))
-		require.NoError(t, err)
-		p.dir = dir
+	p := &pool{meta: newCluster(t, bed.Meta)}
+	for _, super := range bed.Supers {
+		p.supers = append(p.supers, newCluster(t, super))
 	}
-	p.meta = p.cluster(t, "meta")
-	p.supers = []*cluster{p.cluster(t, "r1"), p.cluster(t, "r2")}
-	p.attacker, p.neighbour = p.tenant(t, "attacker"), p.tenant(t, "neighbour")
+	p.attacker, p.neighbour = p.tenant(t, "attacker"), p.tenant(t, neighbourName)
 	return p
 }
 
-func (p *pool) cluster(t *testing.T, name string) *cluster {
+func newCluster(t *testing.T, of *testpool.Cluster) *cluster {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(p.dir, name+".kubeconfig"))
-	require.NoError(t, err, "the pool does not run: make test-attacks starts it")
+	config := rest.CopyConfig(of.Config)
 	config.QPS, config.Burst = 500, 1000
 	config.WarningHandler = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
@@ -116,14 +112,15 @@ func (p *pool) cluster(t *testing.T, name string) *cluster {
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
 	api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	return &cluster{WithWatch: api, name: name, config: config}
+	return &cluster{WithWatch: api, name: of.Name, config: config, kubeconfig: of.KubeConfig, kwok: of.Kwok}
 }
 
 func (p *pool) tenant(t *testing.T, name string) *tenant {
 	t.Helper()
 	vc := p.virtualCluster(t, name)
 	require.NotEmpty(t, vc.Status.ClusterNamespace)
-	return &tenant{cluster: p.cluster(t, name), pool: p, key: vc.Status.ClusterNamespace}
+	i := slices.IndexFunc(bed.Tenants, func(tenant *testpool.Cluster) bool { return tenant.Name == name })
+	return &tenant{cluster: newCluster(t, bed.Tenants[i]), pool: p, key: vc.Status.ClusterNamespace}
 }
 
 func (p *pool) virtualCluster(t *testing.T, name string) *tenancyv1alpha1.VirtualCluster {

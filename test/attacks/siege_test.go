@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +29,7 @@ import (
 // for as much and attack nobody, and no program has ended.
 func TestSiege(t *testing.T) {
 	p := connect(t)
-	names := strings.Fields(os.Getenv("ATTACKERS"))
+	names := attackers()
 	length, err := time.ParseDuration(os.Getenv("SIEGE"))
 	require.NoError(t, err, "SIEGE says for how long")
 	require.GreaterOrEqual(t, len(names), 3, "ATTACKERS names the tenants that attack")

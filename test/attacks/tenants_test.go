@@ -10,8 +10,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -145,11 +143,9 @@ func (p *pool) programs(t *testing.T) map[string]string {
 	t.Helper()
 	const mostMemory = 2 << 20 // KiB
 	pids := map[string]string{}
-	for _, name := range []string{"vc-scheduler", "syncer-r1", "syncer-r2"} {
-		pid, err := os.ReadFile(filepath.Join(p.dir, "pids", name))
-		require.NoError(t, err)
-		pids[name] = strings.TrimSpace(string(pid))
-		require.Less(t, memory(t, pids[name], "VmRSS"), mostMemory, "%s", name)
+	for _, program := range bed.Programs {
+		pids[program.Name] = strconv.Itoa(program.Process.PID())
+		require.Less(t, memory(t, pids[program.Name], "VmRSS"), mostMemory, "%s", program.Name)
 	}
 	return pids
 }
@@ -175,7 +171,7 @@ func (p *pool) lead(t *testing.T, name string, kubeconfig []byte) func() {
 	t.Helper()
 	var former []byte
 	put := func(kubeconfig []byte) {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-kubeconfig"}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		change(t, p.meta, secret, func(secret *corev1.Secret) {
 			former, secret.Data["value"] = secret.Data["value"], kubeconfig
 		})
@@ -338,9 +334,7 @@ func TestTime(t *testing.T) {
 		namespace, _ := p.attacker.sole(t, "mine")
 		pod := newPod(t, namespace, "mine", "")
 		superPod, _ := p.attacker.runs(t, pod)
-		kubeconfig, err := os.ReadFile(filepath.Join(p.dir, "neighbour.kubeconfig"))
-		require.NoError(t, err)
-		restore := p.lead(t, "attacker", kubeconfig)
+		restore := p.lead(t, "attacker", p.neighbour.kubeconfig)
 		defer restore()
 		p.ready(t, metav1.ConditionFalse, tenancyv1alpha1.ReasonControlPlaneChanged)
 		p.asServed(t, before)
@@ -360,10 +354,7 @@ func TestTime(t *testing.T) {
 // go on.
 func (p *pool) stopNodes(t *testing.T, super *cluster) (resume func()) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(p.dir, "pids", "kwok-"+super.name))
-	require.NoError(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	require.NoError(t, err)
+	pid := super.kwok.Process.PID()
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	return func() { require.NoError(t, syscall.Kill(pid, syscall.SIGCONT)) }
 }

@@ -39,6 +39,8 @@ type Options struct {
 	EtcdOf *ControlPlane
 	// ServiceClusterIPRange holds the addresses of Services, in CIDR notation; "" is 10.0.0.0/24.
 	ServiceClusterIPRange string
+	// AdvertiseAddress is that of launch.ControlPlane.
+	AdvertiseAddress string
 }
 
 // ControlPlane is one that runs.
@@ -135,7 +137,8 @@ func (c *ControlPlane) start(bin, folder, name string, option Options) (release 
 	}
 	files := &launch.ControlPlane{
 		Name: name, Folder: folder, Bin: bin, Address: "127.0.0.1", Ports: ports, SharePorts: true,
-		ServiceCIDR: option.ServiceClusterIPRange, DisableAdmission: slices.Clone(option.DisableAdmission), Unlimited: option.Unlimited,
+		AdvertiseAddress: option.AdvertiseAddress, ServiceCIDR: option.ServiceClusterIPRange,
+		DisableAdmission: slices.Clone(option.DisableAdmission), Unlimited: option.Unlimited,
 	}
 	c.programs = []launch.Program{launch.Etcd, launch.APIServer}
 	if option.EtcdOf != nil {

@@ -3,10 +3,8 @@
 package drills_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,14 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	"github.com/superpool/superpool/manifests/policies"
 	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/pool"
@@ -58,7 +53,7 @@ func newBed(ctx context.Context, t *testing.T, policy string) *bed {
 	require.NoError(t, err)
 	b := &bed{supers: map[string]*pool.Cluster{}}
 	b.Pool, err = pool.New(pool.Options{
-		Supers: []string{"r1", "r2"}, Tenants: []string{"tenant"}, Unlimited: true, Front: b.front, Policy: policy,
+		Supers: []string{"r1", "r2"}, Tenants: []string{"tenant"}, Unlimited: true, Front: b.front, Policy: func(string) string { return policy },
 		Flags: func(program string) ([]string, error) {
 			if program == "vc-scheduler" {
 				return []string{"--lost-toleration=" + lostToleration, "-v=4"}, nil
@@ -78,18 +73,11 @@ func newBed(ctx context.Context, t *testing.T, policy string) *bed {
 		require.NoError(t, b.Join(ctx, super, []*corev1.Node{node("node-1")}, "--node-lease-duration-seconds", "10"))
 	}
 	require.NoError(t, b.StartPrograms(ctx))
-	if policy != "" {
-		content, err := policies.All.ReadFile(policy + ".yaml")
-		require.NoError(t, err)
-		createAll(ctx, t, b.meta, content)
-	}
+	require.NoError(t, b.CreatePolicies(ctx))
 	require.NoError(t, b.Import(ctx))
 	vc, err := b.VirtualCluster(ctx, b.Tenants[0])
 	require.NoError(t, err)
 	b.key = vc.Status.ClusterNamespace
-	for id := range b.supers {
-		eventually(ctx, t, "whether the virtual Node of "+id+" is ready", corev1.ConditionTrue, b.virtualNodeReady(id))
-	}
 	return b
 }
 
@@ -116,21 +104,7 @@ func (b *bed) create(ctx context.Context, t *testing.T, file string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", file))
 	require.NoError(t, err)
-	createAll(ctx, t, b.tenant, content)
-}
-
-// createAll creates the objects of a file.
-func createAll(ctx context.Context, t *testing.T, at client.Client, content []byte) {
-	t.Helper()
-	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
-		object := &unstructured.Unstructured{}
-		err := documents.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(t, err)
-		require.NoError(t, controlplane.Create(ctx, at, object))
-	}
+	require.NoError(t, b.Tenants[0].Create(ctx, content))
 }
 
 // step says what comes next.

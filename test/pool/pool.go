@@ -42,8 +42,8 @@ type Options struct {
 	Environment []string
 	// Source is the folder of the source tree, built, whose programs, CRDs and rights the pool has; "" is this one.
 	Source string
-	// Policy is the TenantPolicy of all tenants, "" for the default.
-	Policy string
+	// Policy returns the TenantPolicy of a tenant, "" for the default; nil is the default of all.
+	Policy func(tenant string) string
 	// Log gets a line for what a pool does.
 	Log io.Writer
 	// Folder gets the folder of all state; "" is /dev/shm where there is one, so that etcd writes to memory.
@@ -217,7 +217,8 @@ func (p *Pool) StartControlPlanes(ctx context.Context) error {
 }
 
 // controlPlanes returns how to start meta, the super clusters and the tenants. Only super clusters have nodes, so only
-// they have a kube-scheduler. Without controllers nobody takes off the taint that Nodes are created with.
+// they have a kube-scheduler. Without controllers nobody takes off the taint that Nodes are created with. Services have
+// addresses that no pod has: kwok gives those of 10.0.0.0/24.
 func (p *Pool) controlPlanes(ctx context.Context) ([]controlplane.Options, error) {
 	crds, err := controlplane.MetaCRDsOf(ctx, p.options.Source)
 	if err != nil {
@@ -230,14 +231,15 @@ func (p *Pool) controlPlanes(ctx context.Context) ([]controlplane.Options, error
 	options := []controlplane.Options{side}
 	options[0].CRDs = crds
 	for range p.options.Supers {
-		options = append(options, controlplane.Options{Controllers: true, ServiceClusterIPRange: "10.0.0.0/16"})
+		options = append(options, controlplane.Options{Controllers: true, ServiceClusterIPRange: "10.96.0.0/16"})
 	}
 	for i := range p.options.Tenants {
-		side.ServiceClusterIPRange = fmt.Sprintf("10.0.%d.0/24", 128+i)
+		side.ServiceClusterIPRange = fmt.Sprintf("10.96.%d.0/24", 128+i)
 		options = append(options, side)
 	}
 	for i := range options {
 		options[i].Unlimited = p.options.Unlimited
+		options[i].AdvertiseAddress = fmt.Sprintf("192.0.2.%d", 1+i) // one for documents
 	}
 	return options, nil
 }

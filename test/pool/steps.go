@@ -1,8 +1,12 @@
 package pool
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,9 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/manifests/policies"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
@@ -32,6 +39,35 @@ const (
 // Node returns a node that kwok plays. Its capacity are pairs: "cpu", "4".
 func Node(name string, capacity ...string) *corev1.Node {
 	return builders.Node(name, capacity...).Label(corev1.LabelHostname, name).Label(corev1.LabelOSStable, "linux").Obj()
+}
+
+// Create creates the objects of a file, in YAML, with their statuses where their API keeps these.
+func (c *Cluster) Create(ctx context.Context, content []byte) error {
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("reading an object: %w", err)
+		}
+		if err := controlplane.Create(ctx, c.Client, object); err != nil {
+			return err
+		}
+	}
+}
+
+// CreatePolicies creates the TenantPolicies that are shipped.
+func (p *Pool) CreatePolicies(ctx context.Context) error {
+	return fs.WalkDir(policies.All, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := policies.All.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return p.Meta.Create(ctx, content)
+	})
 }
 
 // Join gives a super cluster nodes and registers it. flags are those of kwok.
@@ -192,7 +228,7 @@ func (p *Pool) add(name, binary string, args ...string) error {
 	return nil
 }
 
-// Import makes the VirtualClusters, and returns when the pool serves all tenants.
+// Import makes the VirtualClusters, and returns when the pool serves all tenants with all super clusters.
 func (p *Pool) Import(ctx context.Context) error {
 	for _, tenant := range p.Tenants {
 		through, err := tenant.through(tenant.KubeConfig)
@@ -200,12 +236,29 @@ func (p *Pool) Import(ctx context.Context) error {
 			return err
 		}
 		vc := builders.VirtualCluster(tenant.Name)
-		vc.Spec.PolicyName = p.options.Policy
+		if p.options.Policy != nil {
+			vc.Spec.PolicyName = p.options.Policy(tenant.Name)
+		}
 		if err := controlplane.Create(ctx, p.Meta.Client, builders.KubeconfigSecret(tenant.Name, through), vc); err != nil {
 			return err
 		}
 	}
-	return p.Eventually(ctx, p.tenantsReady)
+	return p.Eventually(ctx, func(ctx context.Context) error { return errors.Join(p.tenantsReady(ctx), p.supersReady(ctx)) })
+}
+
+func (p *Pool) supersReady(ctx context.Context) error {
+	for _, super := range p.Supers {
+		node := &corev1.Node{}
+		if err := p.Meta.Client.Get(ctx, client.ObjectKey{Name: super.Name}, node); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+			return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+		}) {
+			return fmt.Errorf("super cluster %s is not Ready", super.Name)
+		}
+	}
+	return nil
 }
 
 func (p *Pool) tenantsReady(ctx context.Context) error {

@@ -71,7 +71,7 @@ func newBed(options Options, out io.Writer, elect bool) (b *bed, err error) {
 	}
 	b.auditor = newAuditor(b.ids)
 	b.Pool, err = pool.New(pool.Options{
-		Supers: b.ids, Tenants: tenants, Policy: policyName, Log: out, Folder: options.Folder, Keep: options.Keep, Front: b.front,
+		Supers: b.ids, Tenants: tenants, Policy: func(string) string { return policyName }, Log: out, Folder: options.Folder, Keep: options.Keep, Front: b.front,
 		Flags: func(string) ([]string, error) { return []string{"--leader-elect=" + strconv.FormatBool(elect)}, nil },
 	})
 	return b, err
