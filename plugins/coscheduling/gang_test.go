@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -148,6 +149,32 @@ func TestHint(t *testing.T) {
 	require.Equal(t, []string{"mpi-2"}, hints())
 	pl.gangs.gone(mpi, pods[1].UID)
 	require.Empty(t, pl.gangs.leaders)
+}
+
+// TestPodGroupThatComes: each member that was refused for the lack of a PodGroup is tried once when that comes, and
+// then one of them for all.
+func TestPodGroupThatComes(t *testing.T) {
+	pl, handle, pods := placing(t, 3)
+	pl.gangs = NewState() // none is being placed
+	try := func() {
+		for _, pod := range pods {
+			_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), pod, nil)
+			require.False(t, status.IsSuccess(), "there is no super cluster")
+		}
+	}
+	again := func() []string {
+		handle.activated = nil
+		pl.again(t.Context(), mpi)
+		slices.Sort(handle.activated)
+		return handle.activated
+	}
+	pl.options.Groups = nil
+	try()
+	require.Equal(t, []string{"mpi-1"}, again(), "there is none")
+	pl.options.Groups = oneGroup{}
+	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, again())
+	try()
+	require.Equal(t, []string{"mpi-1"}, again())
 }
 
 // TestMemberThatFitsNowhere: a gang that can do without a member begins with another one, and the member that fits

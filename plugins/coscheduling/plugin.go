@@ -206,20 +206,23 @@ func (pl *Coscheduling) changedLater(ctx context.Context, group types.Namespaced
 	})
 }
 
-// again tries one member of a group that is not whole; it brings the others with it.
+// again tries one member of a group that is not whole; it brings the others with it. All are tried once when their
+// PodGroup comes: each says that there is none.
 func (pl *Coscheduling) again(ctx context.Context, group types.NamespacedName) {
 	pl.gangs.renew(group)
-	if _, err := pl.find(group); err != nil {
+	_, err := pl.find(group)
+	if err != nil {
 		pl.release(pl.gangs.lose(group, false, false), fmt.Sprintf("gang %s: %v", group.Name, err))
 	}
-	pl.activate(ctx, pl.leaders(group)...)
+	pl.activate(ctx, pl.leaders(group, err == nil)...)
 }
 
-// leaders returns the member of each profile that events try, and where there is none, all that wait.
-func (pl *Coscheduling) leaders(group types.NamespacedName) (first []*corev1.Pod) {
+// leaders returns the member of each profile that events try, and where there is none, all that wait. known is whether
+// the PodGroup is: none leads for whom it was not.
+func (pl *Coscheduling) leaders(group types.NamespacedName, known bool) (first []*corev1.Pod) {
 	waiting, led := pl.membersOf(group, "").waiting, sets.New[string]()
 	for _, pod := range waiting {
-		if pl.gangs.leader(group, pod.Spec.SchedulerName).uid == pod.UID {
+		if leader := pl.gangs.leader(group, pod.Spec.SchedulerName); leader.uid == pod.UID && (!known || !leader.unknown) {
 			led.Insert(pod.Spec.SchedulerName)
 			first = append(first, pod)
 		}
@@ -339,7 +342,7 @@ func (pl *Coscheduling) refusedBefore(ctx context.Context, group types.Namespace
 func (pl *Coscheduling) end(ctx context.Context, group types.NamespacedName) {
 	next, again := pl.gangs.end(group)
 	if again {
-		next = append(next, pl.leaders(group)...)
+		next = append(next, pl.leaders(group, false)...)
 	}
 	pl.activate(ctx, next...)
 }

@@ -116,6 +116,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	pl.gangs.begins(name, pod.UID)
 	pl.lead(name, pod) // also without a PodGroup: when that comes, it is tried
 	group, err := pl.find(name)
+	pl.gangs.found(name, pod.Spec.SchedulerName, err == nil)
 	if errors.Is(err, ErrUnlisted) {
 		return nil, postponed(fwk.UnschedulableAndUnresolvable, name, err)
 	}

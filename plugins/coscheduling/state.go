@@ -49,6 +49,8 @@ type State struct {
 type leader struct {
 	pod string
 	uid types.UID
+	// unknown is whether the PodGroup was when a member was tried last.
+	unknown bool
 }
 
 // gang is one that is being placed.
@@ -224,6 +226,16 @@ func (s *State) leader(name types.NamespacedName, profile string) leader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leaders[name][profile]
+}
+
+// found notes whether the PodGroup of a member that is tried was found.
+func (s *State) found(name types.NamespacedName, profile string, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first, led := s.leaders[name][profile]; led {
+		first.unknown = !known
+		s.leaders[name][profile] = first
+	}
 }
 
 // losers returns the members of a gang that was lost which are reserved still.
