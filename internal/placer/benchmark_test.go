@@ -149,14 +149,14 @@ func BenchmarkNamespaceScheduler(b *testing.B) {
 	for _, size := range []struct{ slices, placed int }{{10, 0}, {10, 1000}, {10, 10000}, {1000, 0}, {1000, 1000}} {
 		b.Run(fmt.Sprintf("clusters=%d/slices=%d/placed=%d", benchmarkClusters, size.slices, size.placed), func(b *testing.B) {
 			p := newBenchmarkPool(b, size.placed)
-			laps := &schedulertest.Laps{}
+			latencies := &schedulertest.LatencyRecorder{}
 			b.ResetTimer()
 			for i := range b.N {
 				tenant := fmt.Sprintf("tenant-%d", i)
-				laps.Start()
+				latencies.Start()
 				p.ask(tenant, fmt.Sprintf("%dm", 100*size.slices), fmt.Sprintf("%dMi", 100*size.slices))
 				schedulertest.Soon(b, func() bool { return p.placed(tenant) != "" })
-				laps.Stop()
+				latencies.Stop()
 				b.StopTimer()
 				np := p.remove(tenant)
 				_, placedSlices := placement.Slices(&np.Spec, np.Status.Placements)
@@ -164,7 +164,7 @@ func BenchmarkNamespaceScheduler(b *testing.B) {
 				wantPods(b, p.sched, 10*size.placed)
 				b.StartTimer()
 			}
-			laps.Report(b)
+			latencies.Report(b)
 		})
 	}
 }
@@ -192,8 +192,8 @@ func benchmarkDecision(b *testing.B, profileName string, slices, placed int) {
 	require.Len(b, pods, slices)
 	ctx := schedulertest.Context(b)
 	chosen := make([]*corev1.Pod, len(pods))
-	decide := func(laps *schedulertest.Laps) {
-		laps.Start()
+	decide := func(latencies *schedulertest.LatencyRecorder) {
+		latencies.Start()
 		for i, pod := range pods {
 			state := framework.NewCycleState()
 			chosen[i] = schedulertest.Decide(ctx, b, p.sched, profile, state, pod)
@@ -201,20 +201,20 @@ func benchmarkDecision(b *testing.B, profileName string, slices, placed int) {
 				b.Fatal(status.Message())
 			}
 		}
-		laps.Stop()
+		latencies.Stop()
 		for i, pod := range pods {
 			profile.RunReservePluginsUnreserve(ctx, framework.NewCycleState(), pod, chosen[i].Spec.NodeName)
 			require.NoError(b, p.sched.Cache.ForgetPod(klog.FromContext(ctx), chosen[i]))
 		}
 	}
 	// The first decision of a process looks at all that is placed, and takes longer than b.Loop gives to all of them.
-	first, laps := &schedulertest.Laps{}, &schedulertest.Laps{}
+	first, latencies := &schedulertest.LatencyRecorder{}, &schedulertest.LatencyRecorder{}
 	decide(first)
 	b.ReportAllocs()
 	for b.Loop() {
-		decide(laps)
+		decide(latencies)
 	}
-	laps.Report(b)
+	latencies.Report(b)
 	first.ReportFirst(b)
 }
 
@@ -230,11 +230,11 @@ func BenchmarkRestart(b *testing.B) {
 			}
 			text, err := json.Marshal(listed)
 			require.NoError(b, err)
-			laps := &schedulertest.Laps{}
+			latencies := &schedulertest.LatencyRecorder{}
 			b.ReportAllocs()
 			for b.Loop() {
 				runtime.GC() // what the last one left
-				laps.Start()
+				latencies.Start()
 				list := &schedulerv1alpha1.NamespacePlacementList{}
 				require.NoError(b, json.Unmarshal(text, list))
 				placements := make([]*schedulerv1alpha1.NamespacePlacement, len(list.Items))
@@ -243,10 +243,10 @@ func BenchmarkRestart(b *testing.B) {
 				}
 				p, stop := startPool(b, withBenchmarkPool(placements), func(p *pool) { p.placements["waiting"] = waiting.DeepCopy() })
 				schedulertest.Soon(b, func() bool { return p.placed("waiting") != "" })
-				laps.Stop()
+				latencies.Stop()
 				stop()
 			}
-			laps.Report(b)
+			latencies.Report(b)
 		})
 	}
 }
@@ -265,7 +265,7 @@ func BenchmarkDrain(b *testing.B) {
 					hold(placements[i], 1+(i+9*j)%(benchmarkClusters-1), 1)
 				}
 			}
-			laps := &schedulertest.Laps{}
+			latencies := &schedulertest.LatencyRecorder{}
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
@@ -274,17 +274,17 @@ func BenchmarkDrain(b *testing.B) {
 				p.drain(b)
 				runtime.GC()
 				b.StartTimer()
-				laps.Start()
+				latencies.Start()
 				for _, np := range placements {
 					p.leave(np)
 				}
 				schedulertest.Soon(b, func() bool { return p.committed() == namespaces })
-				laps.Stop()
+				latencies.Stop()
 				b.StopTimer()
 				stop()
 				b.StartTimer()
 			}
-			laps.Report(b)
+			latencies.Report(b)
 		})
 	}
 }

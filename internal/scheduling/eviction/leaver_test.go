@@ -427,7 +427,7 @@ func TestLeaverForgets(t *testing.T) {
 func BenchmarkLeaver(b *testing.B) {
 	const namespaces = 500
 	b.Run(fmt.Sprintf("namespaces=%d", namespaces), func(b *testing.B) {
-		laps := &schedulertest.Laps{}
+		latencies := &schedulertest.LatencyRecorder{}
 		b.ReportAllocs()
 		for b.Loop() {
 			var placed []client.Object
@@ -447,14 +447,14 @@ func BenchmarkLeaver(b *testing.B) {
 			}
 			node = node.DeepCopy()
 			schedulingtest.Drained(node)
-			laps.Start()
+			latencies.Start()
 			for _, key := range leaver.SetNode(node) {
 				_, err := leaver.Reconcile(b.Context(), reconcile.Request{NamespacedName: key})
 				require.NoError(b, err)
 			}
-			laps.Stop()
+			latencies.Stop()
 			require.Len(b, stored.Writes, namespaces)
 		}
-		laps.Report(b)
+		latencies.Report(b)
 	})
 }

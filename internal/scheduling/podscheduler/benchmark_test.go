@@ -48,15 +48,15 @@ func BenchmarkBesideUnschedulablePods(b *testing.B) {
 				defer other.try()()
 			}
 			runtime.GC()
-			laps := &schedulertest.Laps{}
+			latencies := &schedulertest.LatencyRecorder{}
 			b.ReportAllocs()
 			for b.Loop() {
-				laps.Start()
+				latencies.Start()
 				chosen := schedulertest.Decide(ctx, b, c.sched, c.sched.Profiles[corev1.DefaultSchedulerName], framework.NewCycleState(), pod)
-				laps.Stop()
+				latencies.Stop()
 				require.NoError(b, c.sched.Cache.ForgetPod(klog.FromContext(ctx), chosen))
 			}
-			laps.Report(b)
+			latencies.Report(b)
 		})
 	}
 }

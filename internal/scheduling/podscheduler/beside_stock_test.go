@@ -315,7 +315,7 @@ func burst(b *testing.B, measured *half, tenants, pods int, demand func(string) 
 
 // half is one side of pairs.
 type half struct {
-	schedulertest.Laps
+	schedulertest.LatencyRecorder
 	name string
 }
 
@@ -336,7 +336,7 @@ func (p *pairs) run(ours, stock func(*half)) {
 // report reports what one of count operations costs, and how the throughput of ours compares.
 func (p *pairs) report(b *testing.B, count int) {
 	b.Helper()
-	wall, cpuTime := p.ours.Ratio(&p.stock.Laps)
+	wall, cpuTime := p.ours.Ratio(&p.stock.LatencyRecorder)
 	b.ReportMetric(cpuTime, "of-stock-cpu")
 	b.ReportMetric(wall, "of-stock")
 	p.ours.ReportEach(b, p.ours.name, count)
