@@ -108,7 +108,7 @@ func FuzzParse(f *testing.F) {
 		}
 		np := &schedulerv1alpha1.NamespacePlacement{Spec: schedulerv1alpha1.NamespacePlacementSpec{ClusterChoice: choice}}
 		before := np.DeepCopy()
-		clusterchoice.Onto(&corev1.Pod{}, np)
+		clusterchoice.ApplyTo(&corev1.Pod{}, np)
 		require.Empty(t, cmp.Diff(before, np))
 		for _, toleration := range choice.Tolerations {
 			require.False(t, toleration.ToleratesTaint(&corev1.Taint{Key: toleration.Key, Value: toleration.Value, Effect: corev1.TaintEffectNoExecute}))
@@ -226,7 +226,7 @@ func TestOnto(t *testing.T) {
 	before := np.DeepCopy()
 	tolerated := corev1.Toleration{Key: "first", Operator: corev1.TolerationOpExists}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{tolerated}}}
-	clusterchoice.Onto(pod, np)
+	clusterchoice.ApplyTo(pod, np)
 	require.Empty(t, cmp.Diff(before, np))
 
 	region := corev1.NodeSelectorRequirement{Key: "topology.kubernetes.io/region", Operator: corev1.NodeSelectorOpIn, Values: []string{"eu"}}
@@ -248,18 +248,18 @@ func TestOnto(t *testing.T) {
 
 	np.Spec.ClusterChoice = &schedulerv1alpha1.ClusterChoice{NodeSelector: choice.NodeSelector}
 	pod = &corev1.Pod{}
-	clusterchoice.Onto(pod, np)
+	clusterchoice.ApplyTo(pod, np)
 	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	require.Empty(t, cmp.Diff([]corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{region}}}, required.NodeSelectorTerms))
 
 	np.Spec.ClusterChoice.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}}
 	pod = &corev1.Pod{}
-	clusterchoice.Onto(pod, np)
+	clusterchoice.ApplyTo(pod, np)
 	required = pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	require.Empty(t, required.NodeSelectorTerms[0].MatchExpressions, "a term that matches nothing does so still")
 
 	np.Spec.ClusterChoice = nil
 	pod = &corev1.Pod{}
-	clusterchoice.Onto(pod, np)
+	clusterchoice.ApplyTo(pod, np)
 	require.Empty(t, cmp.Diff(corev1.PodSpec{NodeSelector: np.Spec.NodeSelector}, pod.Spec))
 }

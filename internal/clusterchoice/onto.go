@@ -26,10 +26,10 @@ func Labels(np *schedulerv1alpha1.NamespacePlacement) map[string]string {
 	return map[string]string{labelNamespace: np.Name}
 }
 
-// Onto puts the choice of np onto a Pod that stands for a slice of it. The Pod's nodeSelector is what the operator
+// ApplyTo puts the choice of np onto a Pod that stands for a slice of it. The Pod's nodeSelector is what the operator
 // requires, all that the tenant requires is in its node affinity. What the Pod then has may be shared with others: it
 // is not to be changed.
-func Onto(pod *corev1.Pod, np *schedulerv1alpha1.NamespacePlacement) {
+func ApplyTo(pod *corev1.Pod, np *schedulerv1alpha1.NamespacePlacement) {
 	pod.Spec.NodeSelector = np.Spec.NodeSelector
 	choice := np.Spec.ClusterChoice
 	if choice == nil {

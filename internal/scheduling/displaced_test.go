@@ -38,10 +38,10 @@ func TestAQuotaBeyondThePoolHoldsUpNoDrain(t *testing.T) {
 	store := placements.NewStore(api, api)
 	usage := &schedulingtest.Measured{}
 	usage.Set("r1", "web", placement.Use{Requests: slice.Of(schedulingtest.Cores("2")), Hard: slice.Of(schedulingtest.Cores("2"))})
-	leaver := &eviction.Leaver{Store: store, Usage: usage, LostToleration: time.Minute, Clock: testingclock.NewFakePassiveClock(now)}
+	evacuator := &eviction.Evacuator{Store: store, Usage: usage, LostToleration: time.Minute, Clock: testingclock.NewFakePassiveClock(now)}
 	look := func() {
 		t.Helper()
-		_, err := leaver.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(np)})
+		_, err := evacuator.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(np)})
 		require.NoError(t, err)
 		require.NoError(t, api.Get(ctx, client.ObjectKeyFromObject(np), np))
 	}
@@ -52,7 +52,7 @@ func TestAQuotaBeyondThePoolHoldsUpNoDrain(t *testing.T) {
 			schedulingtest.Drained(node)
 		}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		leaver.SetNode(node)
+		evacuator.SetNode(node)
 		nodes.Set(id, node)
 	}
 	look()

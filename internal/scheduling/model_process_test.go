@@ -43,7 +43,7 @@ import (
 	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
-// modelLostToleration is Leaver.LostToleration.
+// modelLostToleration is Evacuator.LostToleration.
 const modelLostToleration = 90 * time.Second
 
 // modelQuotaGrace is Tenants.QuotaGrace.
@@ -75,7 +75,7 @@ type modelProcess struct {
 	store      *placements.Store
 	sink       *namespacescheduler.StatusSink
 	namespaces *view.Namespaces
-	leaver     *eviction.Leaver
+	evacuator  *eviction.Evacuator
 	releaser   *eviction.Releaser
 	guarantor  *preemption.Guarantor
 	preemptor  *preemption.Preemptor
@@ -107,7 +107,7 @@ func newModelProcess(w *modelWorld, store *modelStore) *modelProcess {
 	}
 	p.store = placements.NewStore(written, live)
 	p.sink = namespacescheduler.NewStatusSink(p.store, w.clock)
-	p.leaver = &eviction.Leaver{Store: p.store, Usage: p, LostToleration: modelLostToleration, Clock: w.clock}
+	p.evacuator = &eviction.Evacuator{Store: p.store, Usage: p, LostToleration: modelLostToleration, Clock: w.clock}
 	p.releaser = &eviction.Releaser{Store: p.store, Usage: p, Clock: w.clock}
 	p.guarantor = &preemption.Guarantor{Store: p.store, Clock: w.clock}
 	p.preemptor = &preemption.Preemptor{Store: p.store, Reader: modelPool{p, written}, Usage: p, Grace: modelPreemptionGrace, Clock: w.clock, Find: p.victims}
@@ -222,11 +222,11 @@ func (p *modelProcess) nextNode() {
 func (p *modelProcess) hearsNode(event modelNodeEvent) {
 	if event.node == nil {
 		delete(p.nodes, event.id)
-		p.leaver.DeleteNode(event.id)
+		p.evacuator.DeleteNode(event.id)
 		return
 	}
 	p.nodes[event.id] = event.node
-	p.leaver.SetNode(event.node)
+	p.evacuator.SetNode(event.node)
 }
 
 // hears lets caches see what is due: at random, and all that is older than longestLag.
@@ -431,8 +431,8 @@ func (p *modelProcess) moves(key types.NamespacedName) {
 }
 
 func (p *modelProcess) leaves(key types.NamespacedName) {
-	p.works("leaver "+key.String(), func() error {
-		_, err := p.leaver.Reconcile(p.ctx, reconcile.Request{NamespacedName: key})
+	p.works("evacuator "+key.String(), func() error {
+		_, err := p.evacuator.Reconcile(p.ctx, reconcile.Request{NamespacedName: key})
 		if err == nil {
 			ns, now := p.world.namespace(key), p.world.clock.Now()
 			if now.Sub(ns.looked) > modelWindow {

@@ -650,7 +650,7 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 // checkDeletion: nobody asks the budget of a pod that is lost and not Ready.
 func (w *modelWorld) checkDeletion(pod *modelPod) {
 	name := pod.object.Name
-	// since when the Leaver, which says that it is lost no more, has not looked
+	// since when the Evacuator, which says that it is lost no more, has not looked
 	ns, from := w.namespace(pod.key), w.clock.Now()
 	switch {
 	case from.Sub(ns.looked) > modelWindow:
@@ -757,13 +757,13 @@ func (w *modelWorld) decides(like *modelProcess) map[string]string {
 			shadow.lists(super)
 		}
 	}
-	shadow.leaver.Reachable = w.process.leaver.Reachable
+	shadow.evacuator.Reachable = w.process.evacuator.Reachable
 	for _, key := range w.keys {
 		evicted := &modelEvictions{}
 		c := shadow.tenants[key.Namespace]
 		c.namespace.Evictor = evicted
 		for range 2 {
-			_, err := shadow.leaver.Reconcile(shadow.ctx, reconcile.Request{NamespacedName: key})
+			_, err := shadow.evacuator.Reconcile(shadow.ctx, reconcile.Request{NamespacedName: key})
 			require.NoError(w, err)
 			_, err = c.namespace.Reconcile(shadow.ctx, dispatch.Request{Concern: dispatch.ConcernNamespace, Namespace: key.Name})
 			require.NoError(w, err)

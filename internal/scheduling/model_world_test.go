@@ -125,7 +125,7 @@ type modelNamespace struct {
 	// deleted is the quota that was deleted last, quotaGone when, and quotaBack when one was applied again.
 	deleted              *corev1.ResourceQuota
 	quotaGone, quotaBack time.Time
-	// looked is when the Leaver last looked at the namespace, and lookedBefore when it had before modelWindow began:
+	// looked is when the Evacuator last looked at the namespace, and lookedBefore when it had before modelWindow began:
 	// who acts now may have decided by that.
 	looked, lookedBefore time.Time
 	// quotaSeen is when vc-scheduler last looked at the namespace, and saw a quota.

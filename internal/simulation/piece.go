@@ -43,7 +43,7 @@ func Free(nodes []*corev1.Node, placements []*schedulerv1alpha1.NamespacePlaceme
 // OpenTo returns the virtual Nodes where slices of a namespace may be whatever is free there, sorted by name.
 func OpenTo(nodes []*corev1.Node, np *schedulerv1alpha1.NamespacePlacement) (open []*corev1.Node) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: view.SliceTolerations()}}
-	clusterchoice.Onto(pod, np)
+	clusterchoice.ApplyTo(pod, np)
 	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
 	for _, node := range nodes {
 		_, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())

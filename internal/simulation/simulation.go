@@ -194,7 +194,7 @@ func Prepared(cfg *config.KubeSchedulerConfiguration, pool *Pool) ([]*schedulerv
 func leave(np *schedulerv1alpha1.NamespacePlacement, nodes []*corev1.Node) {
 	drained := map[string]schedulerv1alpha1.LeavingReason{}
 	for _, node := range nodes {
-		if superclusters.StandingOf(node).Drained {
+		if superclusters.NodeStateOf(node).Drained {
 			drained[node.Name] = schedulerv1alpha1.LeavingDrained
 		}
 	}

@@ -311,7 +311,7 @@ func TestReadHeadroom(t *testing.T) {
 }
 
 // TestNodeReason: of the troubles of a Cluster that works on no super cluster, its virtual Nodes tell, and only one
-// that does not answer is silent for the Leaver.
+// that does not answer is silent for the Evacuator.
 func TestNodeReason(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -331,7 +331,7 @@ func TestNodeReason(t *testing.T) {
 			ready := findCondition(node, corev1.NodeReady)
 			require.NotNil(t, ready)
 			require.Equal(t, []string{string(corev1.ConditionUnknown), tc.want, "why"}, []string{string(ready.Status), ready.Reason, ready.Message})
-			require.Equal(t, tc.silent, !StandingOf(node).SilentSince.IsZero())
+			require.Equal(t, tc.silent, !NodeStateOf(node).SilentSince.IsZero())
 		})
 	}
 }

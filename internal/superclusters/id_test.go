@@ -97,8 +97,8 @@ func TestBecomesATenants(t *testing.T) {
 		<-time.After(2 * probePeriod)
 		require.Equal(t, ReasonDuplicateControlPlane, current().Reason.Reason)
 		require.NoError(t, inMeta.Get(t.Context(), client.ObjectKey{Name: "r1"}, node))
-		standing := StandingOf(node)
-		require.False(t, standing.Drained)
-		require.Zero(t, standing.SilentSince)
+		state := NodeStateOf(node)
+		require.False(t, state.Drained)
+		require.Zero(t, state.SilentSince)
 	})
 }

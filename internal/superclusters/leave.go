@@ -10,9 +10,9 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 )
 
-// Standing is what of a virtual Node decides whether namespaces are to leave its super cluster. Equal ones decide
+// NodeState is what of a virtual Node decides whether namespaces are to leave its super cluster. Equal ones decide
 // alike.
-type Standing struct {
+type NodeState struct {
 	// Drained is whether the operator wants the super cluster to be left: a NoExecute taint, or no Cluster any more.
 	Drained bool
 	// Answers is whether the super cluster answers vc-scheduler.
@@ -22,20 +22,20 @@ type Standing struct {
 	SilentSince time.Time
 }
 
-// StandingOf returns the Standing of a virtual Node.
-func StandingOf(node *corev1.Node) Standing {
-	standing := Standing{Drained: slices.ContainsFunc(node.Spec.Taints, placement.Drains)}
+// NodeStateOf returns the NodeState of a virtual Node.
+func NodeStateOf(node *corev1.Node) NodeState {
+	state := NodeState{Drained: slices.ContainsFunc(node.Spec.Taints, placement.Drains)}
 	ready := findCondition(node, corev1.NodeReady)
 	switch {
 	case ready == nil:
 	case ready.Status == corev1.ConditionTrue:
-		standing.Answers = true
+		state.Answers = true
 	case ready.Reason == schedulerv1alpha1.ReasonClusterRemoved:
-		standing.Drained = true
+		state.Drained = true
 	case ready.Reason == ReasonSuperClusterUnreachable:
-		standing.SilentSince = ready.LastTransitionTime.UTC()
+		state.SilentSince = ready.LastTransitionTime.UTC()
 	}
-	return standing
+	return state
 }
 
 // LeaveReason returns why a namespace is to leave the super cluster now, "" for not at all, and after how long to ask
@@ -46,7 +46,7 @@ func StandingOf(node *corev1.Node) Standing {
 // reached any super cluster without a break, the caller's patience included, if that is later: while it was down, or
 // cut off from all of them, it cannot tell. A zero reachable is while it reaches none: then none is lost, and there
 // would be nowhere to go.
-func (s Standing) LeaveReason(reachable, now time.Time, toleration time.Duration) (reason schedulerv1alpha1.LeavingReason, again time.Duration) {
+func (s NodeState) LeaveReason(reachable, now time.Time, toleration time.Duration) (reason schedulerv1alpha1.LeavingReason, again time.Duration) {
 	if s.Drained {
 		reason = schedulerv1alpha1.LeavingDrained
 	}

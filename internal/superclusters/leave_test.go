@@ -76,14 +76,14 @@ func TestLeaveReason(t *testing.T) {
 			if tc.reachable != 0 {
 				reachable = ago(tc.reachable)
 			}
-			reason, again := StandingOf(node).LeaveReason(reachable, now, tc.toleration)
+			reason, again := NodeStateOf(node).LeaveReason(reachable, now, tc.toleration)
 			require.Equal(t, tc.want, reason)
 			require.Equal(t, tc.wantAgain, again)
 		})
 	}
 }
 
-func TestStandingIsThatOfAHeartbeatBefore(t *testing.T) {
+func TestNodeStateIsThatOfAHeartbeatBefore(t *testing.T) {
 	t.Parallel()
 	node := builders.VirtualNode("r1", "cpu", "4").Obj()
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: ReasonSuperClusterUnreachable, LastTransitionTime: metav1.Now()}}
@@ -91,9 +91,9 @@ func TestStandingIsThatOfAHeartbeatBefore(t *testing.T) {
 	other.Status.Conditions[0].LastHeartbeatTime, other.Status.Conditions[0].Message = metav1.Now(), "other"
 	other.Status.Conditions[0].LastTransitionTime = metav1.NewTime(node.Status.Conditions[0].LastTransitionTime.UTC())
 	other.Status.Allocatable = builders.Resources("cpu", "1")
-	require.Equal(t, StandingOf(node), StandingOf(other))
+	require.Equal(t, NodeStateOf(node), NodeStateOf(other))
 	other.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
-	require.NotEqual(t, StandingOf(node), StandingOf(other))
+	require.NotEqual(t, NodeStateOf(node), NodeStateOf(other))
 }
 
 // TestProgressOfADrain follows condition Drained over a drain that is taken back, and one that ends.

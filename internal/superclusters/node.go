@@ -220,7 +220,7 @@ func applyOvercommitted(node *corev1.Node, d *desiredNode, now time.Time) bool {
 // applyDrained writes the condition Drained, when it changed, and removes it where the super cluster is not drained.
 // drainOf tells how far it is left, false while that is not known.
 func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now time.Time) bool {
-	if !StandingOf(node).Drained {
+	if !NodeStateOf(node).Drained {
 		had := len(node.Status.Conditions)
 		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == schedulerv1alpha1.NodeDrained

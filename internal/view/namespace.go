@@ -50,7 +50,7 @@ func projectSlices(np *schedulerv1alpha1.NamespacePlacement, turn int, most int6
 	pending := make([]*corev1.Pod, 0, min(missing, most))
 	for _, run := range runs {
 		like := &corev1.Pod{Spec: podSpec(np, run.Size)}
-		clusterchoice.Onto(like, np)
+		clusterchoice.ApplyTo(like, np)
 		for range min(run.Count, most-int64(len(pending))) {
 			pod := slicePod(np, fmt.Sprintf("slice.%04d", len(pending)), &like.Spec)
 			pod.Labels = like.Labels

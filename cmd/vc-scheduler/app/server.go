@@ -207,7 +207,7 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 	releaser := &eviction.Releaser{Store: store, Usage: superClusters}
 	for _, controller := range []interface{ SetupWithManager(mgr ctrl.Manager) error }{
 		releaser,
-		&eviction.Leaver{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
+		&eviction.Evacuator{Store: store, Usage: superClusters, LostToleration: read.lostToleration},
 		&requests.Rescheduler{Store: store, Reader: mgr.GetClient(), Config: read.namespaceConfig, Clock: clock.RealClock{}},
 		&preemption.Guarantor{Store: store, Clock: clock.RealClock{}},
 		&preemption.GuaranteeAudit{Reader: mgr.GetClient(), Recorder: recorder},

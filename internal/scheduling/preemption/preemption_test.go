@@ -49,7 +49,7 @@ type guaranteeBed struct {
 	store     *placements.Store
 	guarantor *Guarantor
 	preemptor *Preemptor
-	leaver    *eviction.Leaver
+	evacuator *eviction.Evacuator
 }
 
 func newGuaranteeBed(t *testing.T) *guaranteeBed {
@@ -84,8 +84,8 @@ func (b *guaranteeBed) restart() {
 	b.preemptor = &Preemptor{
 		Store: b.store, Reader: schedulingtest.PoolReader{Reader: b.api, Nodes: []*corev1.Node{b.node}}, Usage: b.usage, Config: b.config, Grace: 10 * time.Minute, Clock: b.clock,
 	}
-	b.leaver = &eviction.Leaver{Store: b.store, Usage: b.usage, LostToleration: time.Minute, Clock: b.clock}
-	b.leaver.SetNode(b.node)
+	b.evacuator = &eviction.Evacuator{Store: b.store, Usage: b.usage, LostToleration: time.Minute, Clock: b.clock}
+	b.evacuator.SetNode(b.node)
 }
 
 // schedule runs the namespace scheduler until the test ends.
@@ -133,7 +133,7 @@ func (b *guaranteeBed) preempt() time.Duration {
 
 func (b *guaranteeBed) leave() {
 	b.Helper()
-	_, err := b.leaver.Reconcile(schedulertest.Context(b.T), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "borrower", Name: "b"}})
+	_, err := b.evacuator.Reconcile(schedulertest.Context(b.T), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "borrower", Name: "b"}})
 	require.NoError(b, err)
 }
 

@@ -44,7 +44,7 @@ const (
 
 // Preemptor gives tenants what is guaranteed to them where there is no room for it: it finds what others borrow and the
 // first namespace needs that waits (placer.Preemption), nominates that for its place there (status.nominated), and lets
-// what is in its way leave (reason Preempted). Everything else follows from these objects: the Leaver lets the parts
+// what is in its way leave (reason Preempted). Everything else follows from these objects: the Evacuator lets the parts
 // stay again that nobody is nominated for any more, the evictor evicts, and the namespace scheduler places the
 // namespace where others leave it the room.
 //

@@ -31,20 +31,20 @@ import (
 	"github.com/superpool/superpool/test/builders/schedulingtest"
 )
 
-// leaverBed runs a Leaver over NamespacePlacements in memory. It stands in for the informer of virtual Nodes and the
-// queue.
-type leaverBed struct {
+// evacuatorBed runs an Evacuator over NamespacePlacements in memory. It stands in for the informer of virtual Nodes and
+// the queue.
+type evacuatorBed struct {
 	*testing.T
-	*Leaver
+	*Evacuator
 	stored  *schedulingtest.StoredPlacements
 	usage   *schedulingtest.Measured
 	time    *testingclock.FakePassiveClock
 	waiting map[types.NamespacedName]time.Time
 }
 
-func newLeaverBed(t *testing.T, placements ...client.Object) *leaverBed {
+func newEvacuatorBed(t *testing.T, placements ...client.Object) *evacuatorBed {
 	t.Helper()
-	b := &leaverBed{
+	b := &evacuatorBed{
 		T: t, stored: schedulingtest.NewStoredPlacements(t, placements...), usage: &schedulingtest.Measured{}, waiting: map[types.NamespacedName]time.Time{},
 		time: testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)),
 	}
@@ -53,8 +53,8 @@ func newLeaverBed(t *testing.T, placements ...client.Object) *leaverBed {
 }
 
 // restart starts the process: nothing of before is known.
-func (b *leaverBed) restart() {
-	b.Leaver = &Leaver{Store: placements.NewStore(b.stored, b.stored), Usage: b.usage, LostToleration: 5 * time.Minute, Clock: b.time}
+func (b *evacuatorBed) restart() {
+	b.Evacuator = &Evacuator{Store: placements.NewStore(b.stored, b.stored), Usage: b.usage, LostToleration: 5 * time.Minute, Clock: b.time}
 	list := &schedulerv1alpha1.NamespacePlacementList{}
 	require.NoError(b, b.stored.List(b.Context(), list))
 	b.waiting = map[types.NamespacedName]time.Time{}
@@ -64,7 +64,7 @@ func (b *leaverBed) restart() {
 }
 
 // node changes a virtual Node, and returns which NamespacePlacements are looked at for it.
-func (b *leaverBed) node(id string, changes ...func(*corev1.Node)) []string {
+func (b *evacuatorBed) node(id string, changes ...func(*corev1.Node)) []string {
 	node := builders.VirtualNode(id).Obj()
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for _, change := range changes {
@@ -79,14 +79,14 @@ func (b *leaverBed) node(id string, changes ...func(*corev1.Node)) []string {
 }
 
 // silent is a virtual Node that does not answer since now.
-func (b *leaverBed) silent(node *corev1.Node) {
+func (b *evacuatorBed) silent(node *corev1.Node) {
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: superclusters.ReasonSuperClusterUnreachable, LastTransitionTime: metav1.NewTime(b.time.Now()),
 	}}
 }
 
 // after lets time pass, and runs what is due.
-func (b *leaverBed) after(d time.Duration) {
+func (b *evacuatorBed) after(d time.Duration) {
 	b.Helper()
 	until := b.time.Now().Add(d)
 	for range 100 {
@@ -114,11 +114,11 @@ func (b *leaverBed) after(d time.Duration) {
 			b.waiting[next] = b.time.Now().Add(result.RequeueAfter)
 		}
 	}
-	require.Fail(b, "the leaver comes to no end")
+	require.Fail(b, "the evacuator comes to no end")
 }
 
 // want compares what is stored of a namespace: cluster=slices, with what leaves.
-func (b *leaverBed) want(name, want string) {
+func (b *evacuatorBed) want(name, want string) {
 	b.Helper()
 	np := &schedulerv1alpha1.NamespacePlacement{}
 	require.NoError(b, b.stored.Get(b.Context(), types.NamespacedName{Namespace: "tenant", Name: name}, np))
@@ -135,7 +135,7 @@ func (b *leaverBed) want(name, want string) {
 }
 
 // grant is what the namespace scheduler does.
-func (b *leaverBed) grant(name, cluster, cpu string) {
+func (b *evacuatorBed) grant(name, cluster, cpu string) {
 	key := types.NamespacedName{Namespace: "tenant", Name: name}
 	_, err := b.Store.Change(b.Context(), key, func(np *schedulerv1alpha1.NamespacePlacement) error {
 		np.Status, _, _ = placement.Next(np, placement.Facts{Now: b.time.Now(), Granted: map[string]slice.Amounts{cluster: slice.Of(builders.Resources("cpu", cpu))}})
@@ -147,7 +147,7 @@ func (b *leaverBed) grant(name, cluster, cpu string) {
 
 func TestADrainThatIsTakenBack(t *testing.T) {
 	t.Parallel()
-	b := newLeaverBed(t, schedulingtest.OnePlaced("a", "r1"), schedulingtest.OnePlaced("b", "r2"), schedulingtest.OnePlaced("c", "r1", "r2"))
+	b := newEvacuatorBed(t, schedulingtest.OnePlaced("a", "r1"), schedulingtest.OnePlaced("b", "r2"), schedulingtest.OnePlaced("c", "r1", "r2"))
 	b.usage.Set("r1", "a", placement.Use{Requests: slice.Of(builders.Resources("cpu", "1")), Hard: slice.Of(builders.Resources("cpu", "1"))})
 	b.node("r1")
 	b.node("r2")
@@ -186,7 +186,7 @@ func TestAChoiceThatNothingElseMeets(t *testing.T) {
 		np.Spec.ClusterChoice = &schedulerv1alpha1.ClusterChoice{NodeSelector: labels}
 		return np
 	}
-	b := newLeaverBed(t, choosing("byname", map[string]string{corev1.LabelHostname: "r1"}), choosing("bylabel", map[string]string{"region": "eu"}), schedulingtest.OnePlaced("any", "r1"))
+	b := newEvacuatorBed(t, choosing("byname", map[string]string{corev1.LabelHostname: "r1"}), choosing("bylabel", map[string]string{"region": "eu"}), schedulingtest.OnePlaced("any", "r1"))
 	labelled := func(labels map[string]string) func(*corev1.Node) {
 		return func(node *corev1.Node) { maps.Copy(node.Labels, labels) }
 	}
@@ -249,7 +249,7 @@ func TestAChoiceOfWhatGivesWay(t *testing.T) {
 	by := builders.Placement("owner", "a").UID("a").Slice("cpu", "1").Quota("cpu", "1").Obj()
 	by.Spec.Guaranteed = schedulingtest.Cores("1")
 	by.Status, _, _ = placement.Next(by, placement.Facts{Share: &placement.Share{Guaranteed: true}, Nominated: map[string]slice.Amounts{"r1": slice.Of(schedulingtest.Cores("1"))}})
-	b := newLeaverBed(t, np, by)
+	b := newEvacuatorBed(t, np, by)
 	for _, id := range []string{"r1", "r2"} {
 		b.node(id, func(node *corev1.Node) { node.Labels[corev1.LabelHostname] = id })
 	}
@@ -277,10 +277,10 @@ func TestAChoiceOfWhatGivesWay(t *testing.T) {
 }
 
 // TestPlacedWhereTheNodeIsGone: a namespace is placed while the virtual Node of a removed super cluster is deleted. It
-// leaves, whether the leaver sees the placement first or the deletion, and also after a restart.
+// leaves, whether the evacuator sees the placement first or the deletion, and also after a restart.
 func TestPlacedWhereTheNodeIsGone(t *testing.T) {
 	t.Parallel()
-	b := newLeaverBed(t, schedulingtest.OnePlaced("a", "r1"))
+	b := newEvacuatorBed(t, schedulingtest.OnePlaced("a", "r1"))
 	b.node("r1")
 	b.node("r2")
 	b.after(time.Minute)
@@ -302,7 +302,7 @@ func TestAClusterThatIsLost(t *testing.T) {
 	t.Parallel()
 	patient := schedulingtest.OnePlaced("patient", "r1")
 	patient.Spec.LostToleration = &metav1.Duration{Duration: time.Hour}
-	b := newLeaverBed(t, schedulingtest.OnePlaced("a", "r1"), patient)
+	b := newEvacuatorBed(t, schedulingtest.OnePlaced("a", "r1"), patient)
 	b.usage.Silent = sets.New("r1")
 	b.node("r1")
 	b.node("r2")
@@ -343,7 +343,7 @@ func TestAClusterThatIsBack(t *testing.T) {
 	t.Parallel()
 	one := slice.Of(builders.Resources("cpu", "1"))
 	uses := placement.Use{Requests: one, Hard: one}
-	b := newLeaverBed(t, schedulingtest.OnePlaced("replaced", "r1"), schedulingtest.OnePlaced("tolerant", "r1"))
+	b := newEvacuatorBed(t, schedulingtest.OnePlaced("replaced", "r1"), schedulingtest.OnePlaced("tolerant", "r1"))
 	b.usage.Silent = sets.New("r1")
 	b.node("r2")
 	b.node("r1", b.silent)
@@ -370,7 +370,7 @@ func TestAClusterThatIsBack(t *testing.T) {
 // TestVCSchedulerIsCutOff: when no super cluster answers, it is vc-scheduler that is lost.
 func TestVCSchedulerIsCutOff(t *testing.T) {
 	t.Parallel()
-	b := newLeaverBed(t, schedulingtest.OnePlaced("a", "r1"), schedulingtest.OnePlaced("b", "r2"))
+	b := newEvacuatorBed(t, schedulingtest.OnePlaced("a", "r1"), schedulingtest.OnePlaced("b", "r2"))
 	b.node("r1")
 	b.node("r2")
 	b.after(time.Hour)
@@ -393,7 +393,7 @@ func TestVCSchedulerIsCutOff(t *testing.T) {
 // TestAClusterThatIsGoneIsGivenBack though the tenant does not answer, so that its virtual Node can go.
 func TestAClusterThatIsGoneIsGivenBack(t *testing.T) {
 	t.Parallel()
-	b := newLeaverBed(t, schedulingtest.OnePlaced("a", "r1", "r2"))
+	b := newEvacuatorBed(t, schedulingtest.OnePlaced("a", "r1", "r2"))
 	b.usage.Set("r1", "a", placement.Use{Gone: true})
 	b.node("r2")
 	b.node("r1", func(n *corev1.Node) {
@@ -404,11 +404,11 @@ func TestAClusterThatIsGoneIsGivenBack(t *testing.T) {
 	require.Empty(t, b.placed["r1"])
 }
 
-func TestLeaverForgets(t *testing.T) {
+func TestEvacuatorForgets(t *testing.T) {
 	t.Parallel()
 	ending := schedulingtest.OnePlaced("ending", "r1")
 	ending.Finalizers, ending.DeletionTimestamp = []string{"f"}, &metav1.Time{Time: time.Now()}
-	b := newLeaverBed(t, ending)
+	b := newEvacuatorBed(t, ending)
 	b.node("r2")
 	b.node("r1", schedulingtest.Drained)
 	b.after(time.Minute)
@@ -422,9 +422,9 @@ func TestLeaverForgets(t *testing.T) {
 	require.Empty(t, b.placed)
 }
 
-// BenchmarkLeaver lets 500 namespaces leave a super cluster that is drained: from the change of its virtual Node to the
-// write of the last NamespacePlacement, one after the other.
-func BenchmarkLeaver(b *testing.B) {
+// BenchmarkEvacuator lets 500 namespaces leave a super cluster that is drained: from the change of its virtual Node to
+// the write of the last NamespacePlacement, one after the other.
+func BenchmarkEvacuator(b *testing.B) {
 	const namespaces = 500
 	b.Run(fmt.Sprintf("namespaces=%d", namespaces), func(b *testing.B) {
 		latencies := &schedulertest.LatencyRecorder{}
@@ -439,17 +439,17 @@ func BenchmarkLeaver(b *testing.B) {
 				placed = append(placed, np)
 			}
 			stored := schedulingtest.NewStoredPlacements(b, placed...)
-			leaver := &Leaver{Store: placements.NewStore(stored, stored), Usage: &schedulingtest.Measured{}, LostToleration: time.Minute, Clock: clock.RealClock{}}
+			evacuator := &Evacuator{Store: placements.NewStore(stored, stored), Usage: &schedulingtest.Measured{}, LostToleration: time.Minute, Clock: clock.RealClock{}}
 			node := builders.VirtualNode("r0").Obj()
-			leaver.SetNode(node)
+			evacuator.SetNode(node)
 			for _, np := range placed {
-				leaver.setPlaced(client.ObjectKeyFromObject(np), np.(*schedulerv1alpha1.NamespacePlacement))
+				evacuator.setPlaced(client.ObjectKeyFromObject(np), np.(*schedulerv1alpha1.NamespacePlacement))
 			}
 			node = node.DeepCopy()
 			schedulingtest.Drained(node)
 			latencies.Start()
-			for _, key := range leaver.SetNode(node) {
-				_, err := leaver.Reconcile(b.Context(), reconcile.Request{NamespacedName: key})
+			for _, key := range evacuator.SetNode(node) {
+				_, err := evacuator.Reconcile(b.Context(), reconcile.Request{NamespacedName: key})
 				require.NoError(b, err)
 			}
 			latencies.Stop()

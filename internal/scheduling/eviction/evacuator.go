@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	leaverName = "leaver"
+	evacuatorName = "evacuator"
 	// concurrentLeaves is how many NamespacePlacements are written at a time: a super cluster with many is drained.
 	concurrentLeaves = 8
 	// reachPatience is for how long after vc-scheduler has reached any super cluster, at its start or after it was cut
@@ -46,10 +46,10 @@ const (
 	choicePeriod = time.Minute
 )
 
-// Leaver lets namespaces leave super clusters that are drained or lost, and stay where they are so no more. It decides
-// from NamespacePlacements and virtual Nodes alone, and so for tenants that do not answer too. It runs on the leader
-// only. All fields but Clock are required.
-type Leaver struct {
+// Evacuator lets namespaces leave super clusters that are drained or lost, and stay where they are so no more. It
+// decides from NamespacePlacements and virtual Nodes alone, and so for tenants that do not answer too. It runs on the
+// leader only. All fields but Clock are required.
+type Evacuator struct {
 	// Store writes NamespacePlacements.
 	Store *placements.Store
 	// Usage tells what super clusters run.
@@ -60,20 +60,20 @@ type Leaver struct {
 	Clock clock.PassiveClock
 
 	mu sync.Mutex
-	// standings holds what decides, by super cluster, and placed the NamespacePlacements with anything there, as far as
+	// states holds what decides, by super cluster, and placed the NamespacePlacements with anything there, as far as
 	// Reconcile has seen them.
-	standings map[string]superclusters.Standing
+	states map[string]superclusters.NodeState
 	// nodes holds the virtual Nodes as last seen. They are shared with the informer and never changed.
 	nodes  map[string]*corev1.Node
 	placed map[string]sets.Set[types.NamespacedName]
-	// Reachable is from when a super cluster's silence counts, zero while none answers (Standing.LeaveReason). It is
+	// Reachable is from when a super cluster's silence counts, zero while none answers (NodeState.LeaveReason). It is
 	// not kept over a restart: how long nobody looked is not known, so a toleration that runs begins anew. What has
 	// begun to leave goes on (reasons).
 	Reachable time.Time
 }
 
-// SetupWithManager adds the leaver to mgr, whose cache must serve virtual Nodes only.
-func (r *Leaver) SetupWithManager(mgr ctrl.Manager) error {
+// SetupWithManager adds the evacuator to mgr, whose cache must serve virtual Nodes only.
+func (r *Evacuator) SetupWithManager(mgr ctrl.Manager) error {
 	if r.Clock == nil {
 		r.Clock = clock.RealClock{}
 	}
@@ -95,33 +95,33 @@ func (r *Leaver) SetupWithManager(mgr ctrl.Manager) error {
 		},
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
-		Named(leaverName).
+		Named(evacuatorName).
 		For(&schedulerv1alpha1.NamespacePlacement{}).
 		WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.Node{}, nodes)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentLeaves}).
 		Complete(r)
 	if err != nil {
-		return fmt.Errorf("building the leaver: %w", err)
+		return fmt.Errorf("building the evacuator: %w", err)
 	}
 	return nil
 }
 
 // SetNode keeps what a virtual Node says, and returns the NamespacePlacements that it may decide otherwise about.
-func (r *Leaver) SetNode(node *corev1.Node) []types.NamespacedName {
+func (r *Evacuator) SetNode(node *corev1.Node) []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	standing := superclusters.StandingOf(node)
+	state := superclusters.NodeStateOf(node)
 	if r.nodes == nil {
 		r.nodes = map[string]*corev1.Node{}
 	}
 	r.nodes[node.Name] = node
-	if before, known := r.standings[node.Name]; known && before == standing {
+	if before, known := r.states[node.Name]; known && before == state {
 		return nil // a heartbeat, or another capacity
 	}
-	if r.standings == nil {
-		r.standings = map[string]superclusters.Standing{}
+	if r.states == nil {
+		r.states = map[string]superclusters.NodeState{}
 	}
-	r.standings[node.Name] = standing
+	r.states[node.Name] = state
 	if !r.reaches() {
 		return r.placed[node.Name].UnsortedList()
 	}
@@ -134,19 +134,19 @@ func (r *Leaver) SetNode(node *corev1.Node) []types.NamespacedName {
 
 // DeleteNode forgets a virtual Node, and returns the NamespacePlacements that are placed there nevertheless: they were
 // placed while it was deleted.
-func (r *Leaver) DeleteNode(name string) []types.NamespacedName {
+func (r *Evacuator) DeleteNode(name string) []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.standings, name)
+	delete(r.states, name)
 	delete(r.nodes, name)
 	r.reaches()
 	return r.placed[name].UnsortedList()
 }
 
 // reaches sets reachable. It returns whether that begins now. The caller holds mu.
-func (r *Leaver) reaches() (begins bool) {
-	for _, standing := range r.standings {
-		if !standing.Answers {
+func (r *Evacuator) reaches() (begins bool) {
+	for _, state := range r.states {
+		if !state.Answers {
 			continue
 		}
 		if begins = r.Reachable.IsZero(); begins {
@@ -159,7 +159,7 @@ func (r *Leaver) reaches() (begins bool) {
 }
 
 // Reconcile lets one namespace leave, or stay.
-func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (r *Evacuator) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	np, err := r.Store.Get(ctx, request.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -197,7 +197,7 @@ func (r *Leaver) Reconcile(ctx context.Context, request reconcile.Request) (reco
 
 // choiceUnmet returns placement.Facts.ChoiceUnmet: whether the labels that np requires are those of no super cluster
 // but those that it leaves, or that are drained. One where it gives way is open to it. nil: no virtual Node is known.
-func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) *bool {
+func (r *Evacuator) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) *bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.nodes) == 0 {
@@ -206,7 +206,7 @@ func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map
 	return ptr.To(clusterchoice.IsUnmet(np, func(yield func(*corev1.Node) bool) {
 		for name, node := range r.nodes {
 			isLeft := leave[name] != "" && leave[name] != schedulerv1alpha1.LeavingPreempted
-			if !isLeft && !r.standings[name].Drained && !yield(node) {
+			if !isLeft && !r.states[name].Drained && !yield(node) {
 				return
 			}
 		}
@@ -214,7 +214,7 @@ func (r *Leaver) choiceUnmet(np *schedulerv1alpha1.NamespacePlacement, leave map
 }
 
 // setPlaced records where a NamespacePlacement has anything, nil for one that has ended.
-func (r *Leaver) setPlaced(key types.NamespacedName, np *schedulerv1alpha1.NamespacePlacement) {
+func (r *Evacuator) setPlaced(key types.NamespacedName, np *schedulerv1alpha1.NamespacePlacement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for cluster, placed := range r.placed {
@@ -240,8 +240,8 @@ func (r *Leaver) setPlaced(key types.NamespacedName, np *schedulerv1alpha1.Names
 // reasons returns placement.Facts.Leave for np, and after how long it is another one though nothing else changes, 0 for
 // never. What has begun to leave a lost super cluster does so until that answers: that it was lost is not judged anew,
 // by another toleration or after a restart. A super cluster without a virtual Node is left when it has left the pool.
-func (r *Leaver) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration) {
-	leave, again, unknown := r.standingReasons(np)
+func (r *Evacuator) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration) {
+	leave, again, unknown := r.nodeReasons(np)
 	if r.preempted(ctx, np, leave) {
 		again = dispatch.Sooner(again, preemptedPeriod)
 	}
@@ -257,7 +257,7 @@ func (r *Leaver) reasons(ctx context.Context, np *schedulerv1alpha1.NamespacePla
 }
 
 // preempted adds to leave where np gives way to a namespace that waits for the room. It returns whether there is any.
-func (r *Leaver) preempted(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) (any bool) {
+func (r *Evacuator) preempted(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement, leave map[string]schedulerv1alpha1.LeavingReason) (any bool) {
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
 		if p.Leaving == nil || p.Leaving.Reason != schedulerv1alpha1.LeavingPreempted || leave[p.Cluster] != "" {
@@ -276,8 +276,8 @@ func (r *Leaver) preempted(ctx context.Context, np *schedulerv1alpha1.NamespaceP
 	return any
 }
 
-// standingReasons is reasons as far as virtual Nodes tell. unknown are the super clusters that have none.
-func (r *Leaver) standingReasons(np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration, unknown []string) {
+// nodeReasons is reasons as far as virtual Nodes tell. unknown are the super clusters that have none.
+func (r *Evacuator) nodeReasons(np *schedulerv1alpha1.NamespacePlacement) (leave map[string]schedulerv1alpha1.LeavingReason, again time.Duration, unknown []string) {
 	toleration := r.LostToleration
 	if np.Spec.LostToleration != nil {
 		toleration = np.Spec.LostToleration.Duration
@@ -287,13 +287,13 @@ func (r *Leaver) standingReasons(np *schedulerv1alpha1.NamespacePlacement) (leav
 	leave = map[string]schedulerv1alpha1.LeavingReason{}
 	for i := range np.Status.Placements {
 		p := &np.Status.Placements[i]
-		standing, known := r.standings[p.Cluster]
+		state, known := r.states[p.Cluster]
 		if !known {
 			unknown = append(unknown, p.Cluster)
 			continue
 		}
-		reason, later := standing.LeaveReason(r.Reachable, r.Clock.Now(), toleration)
-		if reason == "" && !standing.Answers && p.Leaving != nil && p.Leaving.Reason == schedulerv1alpha1.LeavingLost {
+		reason, later := state.LeaveReason(r.Reachable, r.Clock.Now(), toleration)
+		if reason == "" && !state.Answers && p.Leaving != nil && p.Leaving.Reason == schedulerv1alpha1.LeavingLost {
 			reason, later = schedulerv1alpha1.LeavingLost, 0
 		}
 		leave[p.Cluster] = reason
