@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -151,31 +152,69 @@ func TestHint(t *testing.T) {
 	require.Empty(t, pl.gangs.leaders)
 }
 
-// TestPodGroupThatComes: each member that was refused for the lack of a PodGroup is tried once when that comes, and
-// then one of them for all.
-func TestPodGroupThatComes(t *testing.T) {
+// TestPodGroupThatComes: each member that was refused for the lack of a PodGroup is tried once when that comes, also
+// where another one was tried before, and then one of them for all.
+func TestPodGroupThatComes(t *testing.T) { synctest.Test(t, testPodGroupThatComes) }
+
+func testPodGroupThatComes(t *testing.T) {
 	pl, handle, pods := placing(t, 3)
 	pl.gangs = NewState() // none is being placed
-	try := func() {
-		for _, pod := range pods {
-			_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), pod, nil)
+	groups := &comingGroups{}
+	pl.options.Groups = groups
+	require.NoError(t, pl.follow(t.Context(), cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil)))
+	try := func(tried ...int) {
+		t.Helper()
+		for _, i := range tried {
+			_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), pods[i], nil)
 			require.False(t, status.IsSuccess(), "there is no super cluster")
 		}
 	}
-	again := func() []string {
-		handle.activated = nil
-		pl.again(t.Context(), mpi)
+	step := func(what string, there bool, tried []int, want ...string) {
+		t.Helper()
+		groups.there, handle.activated = there, nil
+		try(tried...)
+		groups.changed(mpi)
 		slices.Sort(handle.activated)
-		return handle.activated
+		require.Equal(t, want, handle.activated, what)
+		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
+		synctest.Wait()
 	}
-	pl.options.Groups = nil
-	try()
-	require.Equal(t, []string{"mpi-1"}, again(), "there is none")
-	pl.options.Groups = oneGroup{}
-	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, again())
-	try()
-	require.Equal(t, []string{"mpi-1"}, again())
+	try(0, 1, 2)
+	step("it is not there yet", false, nil, "mpi-1")
+	step("one is tried before all others are told", true, []int{0}, "mpi-1", "mpi-2", "mpi-3")
+	step("all were", true, []int{1, 2}, "mpi-1")
+	step("it is gone", false, []int{0}, "mpi-1")
+	step("and back, as one knows of", true, nil, "mpi-1")
+	try(0)
+	groups.there = false
+	try(1)
+	step("as another one knows of", true, nil, "mpi-1", "mpi-2")
+	groups.there = false
+	try(0, 1, 2)
+	require.NoError(t, pl.pods.Delete(pods[2]))
+	try(2)
+	pl.shrunk(pods[2])
+	try(2) // its attempt was under way
+	pl.gangs.KeptOut(pods[0])
+	require.Equal(t, []types.UID{pods[1].UID}, pl.gangs.missed(mpi).UnsortedList())
+	pl.shrunk(pods[1])
+	require.Empty(t, pl.gangs.missing)
 }
+
+// comingGroups has the group mpi when that is there.
+type comingGroups struct {
+	there   bool
+	changed func(types.NamespacedName)
+}
+
+func (g *comingGroups) Get(group types.NamespacedName) (*podgroupv1alpha1.PodGroup, error) {
+	if !g.there {
+		return nil, errors.New("there is none")
+	}
+	return oneGroup{}.Get(group)
+}
+
+func (g *comingGroups) OnChange(changed func(types.NamespacedName)) { g.changed = changed }
 
 // TestMemberThatFitsNowhere: a gang that can do without a member begins with another one, and the member that fits
 // nowhere is not the one that events try: a gang that could be placed without it would wait for it.

@@ -206,29 +206,31 @@ func (pl *Coscheduling) changedLater(ctx context.Context, group types.Namespaced
 	})
 }
 
-// again tries one member of a group that is not whole; it brings the others with it. All are tried once when their
-// PodGroup comes: each says that there is none.
+// again tries one member of a group that is not whole; it brings the others with it. When its PodGroup is known, those
+// that were refused because it was not are tried, too: no event would, and each says that there is none.
 func (pl *Coscheduling) again(ctx context.Context, group types.NamespacedName) {
 	pl.gangs.renew(group)
-	_, err := pl.find(group)
-	if err != nil {
+	var missed sets.Set[types.UID]
+	if _, err := pl.find(group); err == nil {
+		missed = pl.gangs.missed(group)
+	} else {
 		pl.release(pl.gangs.lose(group, false, false), fmt.Sprintf("gang %s: %v", group.Name, err))
 	}
-	pl.activate(ctx, pl.leaders(group, err == nil)...)
+	pl.activate(ctx, pl.leaders(group, missed)...)
 }
 
-// leaders returns the member of each profile that events try, and where there is none, all that wait. known is whether
-// the PodGroup is: none leads for whom it was not.
-func (pl *Coscheduling) leaders(group types.NamespacedName, known bool) (first []*corev1.Pod) {
+// leaders returns the member of each profile that events try, and where there is none, all that wait. besides are
+// others to return of those that wait.
+func (pl *Coscheduling) leaders(group types.NamespacedName, besides sets.Set[types.UID]) (first []*corev1.Pod) {
 	waiting, led := pl.membersOf(group, "").waiting, sets.New[string]()
 	for _, pod := range waiting {
-		if leader := pl.gangs.leader(group, pod.Spec.SchedulerName); leader.uid == pod.UID && (!known || !leader.unknown) {
+		if pl.gangs.leader(group, pod.Spec.SchedulerName).uid == pod.UID {
 			led.Insert(pod.Spec.SchedulerName)
 			first = append(first, pod)
 		}
 	}
 	for _, pod := range waiting {
-		if !led.Has(pod.Spec.SchedulerName) {
+		if !led.Has(pod.Spec.SchedulerName) || besides.Has(pod.UID) && pl.gangs.leader(group, pod.Spec.SchedulerName).uid != pod.UID {
 			first = append(first, pod)
 		}
 	}
@@ -342,7 +344,7 @@ func (pl *Coscheduling) refusedBefore(ctx context.Context, group types.Namespace
 func (pl *Coscheduling) end(ctx context.Context, group types.NamespacedName) {
 	next, again := pl.gangs.end(group)
 	if again {
-		next = append(next, pl.leaders(group, false)...)
+		next = append(next, pl.leaders(group, nil)...)
 	}
 	pl.activate(ctx, next...)
 }

@@ -116,7 +116,9 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	pl.gangs.begins(name, pod.UID)
 	pl.lead(name, pod) // also without a PodGroup: when that comes, it is tried
 	group, err := pl.find(name)
-	pl.gangs.found(name, pod.Spec.SchedulerName, err == nil)
+	if err != nil {
+		pl.misses(name, pod)
+	}
 	if errors.Is(err, ErrUnlisted) {
 		return nil, postponed(fwk.UnschedulableAndUnresolvable, name, err)
 	}
@@ -161,6 +163,14 @@ func (pl *Coscheduling) lead(group types.NamespacedName, pod *corev1.Pod) {
 	}
 	pl.gangs.leads(group, pod)
 	if !pl.isMember(pod, group) { // it was deleted meanwhile, and shrunk has forgotten it before it was noted
+		pl.gangs.gone(group, pod.UID)
+	}
+}
+
+// misses notes that a member is refused because its PodGroup is not known.
+func (pl *Coscheduling) misses(group types.NamespacedName, pod *corev1.Pod) {
+	pl.gangs.misses(group, pod.UID)
+	if !pl.isMember(pod, group) { // as in lead
 		pl.gangs.gone(group, pod.UID)
 	}
 }

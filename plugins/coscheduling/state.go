@@ -35,6 +35,9 @@ type State struct {
 	// leaders holds, by gang and profile, the member that events try: the first that was tried, as long as it waits. An
 	// entry goes with its pod, and when that is kept out of the queue.
 	leaders map[types.NamespacedName]map[string]leader
+	// missing holds, by gang, the members that were refused because its PodGroup was not known. One goes when it is
+	// tried, and when it is deleted or kept out of the queue.
+	missing map[types.NamespacedName]sets.Set[types.UID]
 	// decisions holds, by gang, those whose wishes are being written.
 	decisions map[types.NamespacedName]*decision
 	// rosters holds, by gang and profile, the members as they were found last. All of a gang go when one of its pods
@@ -49,8 +52,6 @@ type State struct {
 type leader struct {
 	pod string
 	uid types.UID
-	// unknown is whether the PodGroup was when a member was tried last.
-	unknown bool
 }
 
 // gang is one that is being placed.
@@ -104,7 +105,7 @@ const (
 // NewState returns the State of one pod scheduler.
 func NewState() *State {
 	return &State{
-		leaders: map[types.NamespacedName]map[string]leader{},
+		leaders: map[types.NamespacedName]map[string]leader{}, missing: map[types.NamespacedName]sets.Set[types.UID]{},
 		blocked: map[types.UID]*corev1.Pod{}, tried: map[types.NamespacedName]sets.Set[string]{}, activated: sets.New[types.UID](),
 		decisions: map[types.NamespacedName]*decision{}, rosters: map[types.NamespacedName]map[string]members{}, told: map[types.NamespacedName]bool{},
 	}
@@ -228,14 +229,21 @@ func (s *State) leader(name types.NamespacedName, profile string) leader {
 	return s.leaders[name][profile]
 }
 
-// found notes whether the PodGroup of a member that is tried was found.
-func (s *State) found(name types.NamespacedName, profile string, known bool) {
+// misses notes that a member was refused because its PodGroup is not known.
+func (s *State) misses(name types.NamespacedName, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first, led := s.leaders[name][profile]; led {
-		first.unknown = !known
-		s.leaders[name][profile] = first
+	if s.missing[name] == nil {
+		s.missing[name] = sets.New[types.UID]()
 	}
+	s.missing[name].Insert(pod)
+}
+
+// missed returns the members of a gang that were refused because its PodGroup was not known, and not tried since.
+func (s *State) missed(name types.NamespacedName) sets.Set[types.UID] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.missing[name].Clone()
 }
 
 // losers returns the members of a gang that was lost which are reserved still.
@@ -273,6 +281,14 @@ func (s *State) begins(name types.NamespacedName, pod types.UID) {
 		delete(s.tried, name)
 	}
 	s.activated.Delete(pod)
+	s.drop(name, pod)
+}
+
+// drop takes misses back. The caller holds mu.
+func (s *State) drop(name types.NamespacedName, pod types.UID) {
+	if s.missing[name].Delete(pod); len(s.missing[name]) == 0 {
+		delete(s.missing, name)
+	}
 }
 
 // gone forgets a pod that was deleted, or is no member of that gang any more.
@@ -284,6 +300,7 @@ func (s *State) gone(name types.NamespacedName, pod types.UID) {
 		delete(s.leaders, name)
 	}
 	s.activated.Delete(pod)
+	s.drop(name, pod)
 	delete(s.blocked, pod)
 }
 
