@@ -211,13 +211,13 @@ test-demo: SKIP := TestDemo/(again,_with_vc|again,_with_the_syncers|its_placemen
 test-demo: test-e2e ## Run the demo as a test from nothing, again with every program killed in the middle of its work, and take it down.
 
 .PHONY: test-attacks
-test-attacks: $(POOL_PROGRAMS) ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
-	$(GO) test -tags attacks -count 1 -timeout 20m $$TEST_ARGS ./test/attacks
+test-attacks: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Attack a pool with real API servers as a hostile tenant does (docs/security.md), and take it down.
+	$(GO) test -tags attacks -count 1 -timeout 15m $$TEST_ARGS ./test/attacks
 
 # For how long.
 SIEGE ?= 5m
 .PHONY: siege
-siege: $(POOL_PROGRAMS) ## Let three tenants try what ended programs before while a fourth creates a pod each second, and compare its pods with those before: SIEGE=5m.
+siege: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Let three tenants try what ended programs before while a fourth creates a pod each second, and compare its pods with those before: SIEGE=5m.
 	SIEGE='$(SIEGE)' ATTACKERS='attacker second third' $(GO) test -tags attacks,siege -count 1 -timeout 0 -run '^TestSiege$$' -v ./test/attacks
 
 # For how long drill away takes a super cluster away.

@@ -65,7 +65,7 @@ check_format() {
   return 1
 }
 
-check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks ./test/e2e/... ./test/realnodes/... ./test/attacks/... && go -C hack/realnodes vet ./...; }
+check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./test/... && go -C hack/realnodes vet ./...; }
 
 check_lint() { bin/golangci-lint run --timeout 20m; }
 

@@ -45,6 +45,8 @@ leaves:
 	@setsid sh -c 'echo $$$$ >pid; exec sleep 1000' & while [ ! -s pid ]; do sleep 0.01; done
 leaves-and-waits: leaves
 	@sleep 1000
+takes-down:
+	@(trap 'sleep 0.2; echo >down; exit' TERM; echo >pid; while :; do sleep 0.01; done) & sleep 1000
 endless:
 	@echo begun; (trap '' TERM; while :; do sleep 0.1; done)
 `
@@ -151,6 +153,21 @@ func TestNothingOutlivesATarget(t *testing.T) {
 			require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
 		})
 	}
+}
+
+// TestWhatTakesDownHasAGrace: also where who started it has ended.
+func TestWhatTakesDownHasAGrace(t *testing.T) {
+	t.Parallel()
+	bed, _, _, _ := bed(t)
+	bed.grace = time.Minute
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ran := make(chan result, 1)
+	go func() { ran <- bed.run(ctx, &target{name: "x", make: []string{"takes-down"}, timeout: time.Minute}, 0) }()
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(bed.root, "pid")); return err == nil }, time.Minute, time.Millisecond)
+	cancel()
+	require.Equal(t, cutOff, (<-ran).outcome)
+	require.FileExists(t, filepath.Join(bed.root, "down"))
 }
 
 // TestAllAreRun: what fails ends nothing, and the report has it all.

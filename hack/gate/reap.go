@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,7 +25,7 @@ func isReaper(args []string) bool { return len(args) > 3 && args[1] == reapArgum
 
 // reap runs a command as a child, and returns its exit code once nothing that it started runs any more: when the
 // command has ended, the rest is killed, whatever session or process group it is in. At SIGTERM the process group gets
-// SIGTERM, and the command has a grace to take down what it has started.
+// SIGTERM, and has a grace to take down what it has started: make and go end at once, and leave a test behind that does.
 func reap(args []string) (int, error) {
 	grace, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -44,17 +45,23 @@ func reap(args []string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("starting the command: %w", err)
 	}
+	var graced atomic.Bool
 	go func() {
 		<-terminated
+		graced.Store(true)
 		_ = syscall.Kill(0, syscall.SIGTERM) // its process group
-		time.AfterFunc(grace, func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+		time.AfterFunc(grace, func() {
+			graced.Store(false)
+			_ = syscall.Kill(child, syscall.SIGKILL)
+			_ = killChildren(false) // of the child, if that has ended
+		})
 	}()
-	return waitForAll(child)
+	return waitForAll(child, &graced)
 }
 
-// waitForAll returns the exit code of a child when all children have ended, and kills those that outlive it. Each that
-// ends has left its own children to this process by then.
-func waitForAll(child int) (int, error) {
+// waitForAll returns the exit code of a child when all children have ended, and kills those that outlive it, but for
+// those of its process group while graced. Each that ends has left its own children to this process by then.
+func waitForAll(child int, graced *atomic.Bool) (int, error) {
 	code, ended := 0, false
 	for {
 		var status syscall.WaitStatus
@@ -73,15 +80,15 @@ func waitForAll(child int) (int, error) {
 			}
 		}
 		if ended {
-			if err := killChildren(); err != nil {
+			if err := killChildren(graced.Load()); err != nil {
 				return 0, err
 			}
 		}
 	}
 }
 
-// killChildren kills all children of this process.
-func killChildren() error {
+// killChildren kills all children of this process, but for those of its process group if that is spared.
+func killChildren(spared bool) error {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return fmt.Errorf("listing processes: %w", err)
@@ -91,9 +98,12 @@ func killChildren() error {
 		if err != nil {
 			continue // it has ended
 		}
-		// PID (NAME) STATE PPID ...; a name may have parentheses and spaces.
+		// PID (NAME) STATE PPID PGRP ...; a name may have parentheses and spaces.
 		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-		if len(fields) < 2 || string(fields[1]) != strconv.Itoa(os.Getpid()) {
+		if len(fields) < 3 || string(fields[1]) != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		if spared && string(fields[2]) == strconv.Itoa(syscall.Getpgrp()) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

@@ -6,13 +6,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/superpool/superpool/test/controlplane"
 	testpool "github.com/superpool/superpool/test/pool"
@@ -30,7 +30,12 @@ func attackers() []string {
 
 // TestMain starts the pool and takes it down. The logs are in _output/attacks-logs then.
 func TestMain(m *testing.M) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // a TestMain has no context
+	flag.Parse()
+	var deadline time.Time
+	if length := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); length > 0 { //nolint:forcetypeassert // package testing makes it so
+		deadline = time.Now().Add(length)
+	}
+	ctx, stop := testpool.Interruptible(context.Background(), deadline) //nolint:forbidigo // a TestMain has no context
 	code, err := run(ctx, m)
 	stop()
 	if err != nil {
@@ -67,7 +72,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	select {
 	case code = <-done:
 		return code, nil
-	case <-ctx.Done(): // its processes end with it
+	case <-ctx.Done():
 		return 1, context.Cause(ctx)
 	}
 }

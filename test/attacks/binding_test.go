@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -100,9 +99,6 @@ func (c *tenant) bind(t *testing.T, pod *corev1.Pod, super *cluster) {
 // function that stops it.
 func (c *tenant) schedule(t *testing.T, schedulerName string) (stop func()) {
 	t.Helper()
-	binary, err := filepath.Abs(filepath.Join("..", "..", "bin", "kube-scheduler"))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
 	folder := t.TempDir()
 	config, kubeconfig := filepath.Join(folder, "config.yaml"), filepath.Join(folder, "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, c.kubeconfig, 0o600))
@@ -112,20 +108,9 @@ clientConnection: {kubeconfig: %q}
 leaderElection: {leaderElect: false}
 profiles: [{schedulerName: %q}]
 `, kubeconfig, schedulerName), 0o600))
-	command := exec.CommandContext(ctx, binary, "--config", config, "--secure-port=0")
-	log, err := os.Create(filepath.Join(bed.Folder, "kube-scheduler-of-"+c.name+".log"))
+	program, err := bed.Run("kube-scheduler-of-"+c.name, "kube-scheduler", "--config", config, "--secure-port=0")
 	require.NoError(t, err)
-	command.Stdout, command.Stderr = log, log
-	require.NoError(t, command.Start())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = command.Wait()
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
+	return program.Process.Kill
 }
 
 // tells reports whether a namespace has a Warning with that reason.

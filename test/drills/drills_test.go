@@ -5,10 +5,7 @@ package drills_test
 import (
 	"context"
 	"flag"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,23 +21,20 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/superpool/superpool/test/await"
+	"github.com/superpool/superpool/test/pool"
 )
 
 // away is how long drill away takes a super cluster away: longer than all that the tenant's controllers and our
 // programs count meanwhile but the five minutes of what is out of service, which ask for a Cluster that is deleted.
 var away = flag.Duration("away", 2*time.Minute, "how long drill away takes a super cluster away")
 
-// bounded returns a context that ends before the test's time does, and by a signal: its processes end with it.
+// bounded returns a context that ends before the test's time does, and at a signal.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctrl.SetLogger(klog.Background())
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	deadline, _ := t.Deadline()
+	ctx, stop := pool.Interruptible(t.Context(), deadline)
 	t.Cleanup(stop)
-	if deadline, ok := t.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-time.Minute))
-		t.Cleanup(cancel)
-	}
 	return ctx
 }
 

@@ -48,7 +48,7 @@ type Options struct {
 	Log io.Writer
 	// Folder gets the folder of all state; "" is /dev/shm where there is one, so that etcd writes to memory.
 	Folder string
-	// Keep is a folder to which Stop copies the logs of our programs and of kwok, and below the name of each control
+	// Keep is a folder to which Stop copies the logs of our programs and of what Run starts, and below the name of each control
 	// plane those of its programs; "" for nowhere.
 	Keep string
 }
@@ -134,7 +134,7 @@ func (p *Pool) Stop() error {
 	for _, stop := range slices.Backward(p.stops) {
 		stop()
 	}
-	for _, program := range p.all() {
+	for _, program := range p.Programs {
 		p.keep("", program.Process)
 	}
 	return errors.Join(p.notKept, os.RemoveAll(p.Folder))
@@ -275,10 +275,15 @@ func (c *Cluster) through(kubeconfig []byte) ([]byte, error) {
 	return controlplane.Through(kubeconfig, c.front)
 }
 
-// Run starts a program of bin/ under a name of its own, which is also what its requests say of who asks. Stop kills it.
+// Run starts a program of bin/ under a name of its own, which is also what its requests say of who asks. Stop kills it,
+// and keeps its log.
 func (p *Pool) Run(name, binary string, args ...string) (*Program, error) {
 	program := p.prepare(name, filepath.Join(p.root, "bin", binary), args...)
-	return program, p.Launch(program)
+	if err := p.Launch(program); err != nil {
+		return nil, err
+	}
+	p.OnStop(func() { p.keep("", program.Process) })
+	return program, nil
 }
 
 // prepare returns a program that does not run yet.

@@ -8,9 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -39,6 +42,19 @@ const (
 // Node returns a node that kwok plays. Its capacity are pairs: "cpu", "4".
 func Node(name string, capacity ...string) *corev1.Node {
 	return builders.Node(name, capacity...).Label(corev1.LabelHostname, name).Label(corev1.LabelOSStable, "linux").Obj()
+}
+
+// Interruptible returns a context that ends at a signal to end, and a minute before a test's time does, zero for never:
+// processes of a pool end by Stop alone. Whoever reads the test's output may have ended at that signal, so that writes
+// fail from then on, where the process would end.
+func Interruptible(parent context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	if deadline.IsZero() {
+		return ctx, stop
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline.Add(-time.Minute))
+	return ctx, func() { cancel(); stop() }
 }
 
 // Create creates the objects of a file, in YAML, with their statuses where their API keeps these.

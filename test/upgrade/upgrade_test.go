@@ -7,13 +7,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,7 +53,8 @@ const (
 // it was, and pods still come and go. The program that was replaced is then started again, and writes nothing: what it
 // had to write of its version it wrote once. vn-agent copies nothing and keeps nothing; test/realnodes replaces it.
 func TestUpgrade(t *testing.T) {
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM) // its processes end with it
+	deadline, _ := t.Deadline()
+	ctx, stop := pool.Interruptible(t.Context(), deadline)
 	defer stop()
 	ctrl.SetLogger(klog.Background())
 	root, err := controlplane.Root()
