@@ -25,7 +25,8 @@ func isReaper(args []string) bool { return len(args) > 3 && args[1] == reapArgum
 
 // reap runs a command as a child, and returns its exit code once nothing that it started runs any more: when the
 // command has ended, the rest is killed, whatever session or process group it is in. At SIGTERM the process group gets
-// SIGTERM, and has a grace to take down what it has started: make and go end at once, and leave a test behind that does.
+// SIGTERM, and has a grace to take down what it has started: make and go end at once, and leave a test behind that
+// does.
 func reap(args []string) (int, error) {
 	grace, err := time.ParseDuration(args[0])
 	if err != nil {

@@ -48,8 +48,8 @@ type Options struct {
 	Log io.Writer
 	// Folder gets the folder of all state; "" is /dev/shm where there is one, so that etcd writes to memory.
 	Folder string
-	// Keep is a folder to which Stop copies the logs of our programs and of what Run starts, and below the name of each control
-	// plane those of its programs; "" for nowhere.
+	// Keep is a folder to which Stop copies the logs of our programs and of what Run starts, and below the name of each
+	// control plane those of its programs; "" for nowhere.
 	Keep string
 }
 

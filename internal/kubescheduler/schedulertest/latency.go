@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// LatencyRecorder records the times that the operations of a benchmark took, by the clock and in CPU time of the whole process, the
-// garbage collector's included. The second says what the first does not on a machine that is shared. The zero value is
-// ready for use, by one goroutine.
+// LatencyRecorder records the times that the operations of a benchmark took, by the clock and in CPU time of the whole
+// process, the garbage collector's included. The second says what the first does not on a machine that is shared. The
+// zero value is ready for use, by one goroutine.
 type LatencyRecorder struct {
 	begun   time.Time
 	used    time.Duration
