@@ -24,9 +24,9 @@ const reapArgument = "reap"
 func isReaper(args []string) bool { return len(args) > 3 && args[1] == reapArgument }
 
 // reap runs a command as a child, and returns its exit code once nothing that it started runs any more: when the
-// command has ended, the rest is killed, whatever session or process group it is in. At SIGTERM the process group gets
-// SIGTERM, and has a grace to take down what it has started: make and go end at once, and leave a test behind that
-// does.
+// command has ended, the rest is killed, whatever session or process group it is in, but for the grace below. At
+// SIGTERM the process group gets SIGTERM, and has a grace to take down what it has started: make and go end at once,
+// and leave a test behind that does.
 func reap(args []string) (int, error) {
 	grace, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -53,8 +53,7 @@ func reap(args []string) (int, error) {
 		_ = syscall.Kill(0, syscall.SIGTERM) // its process group
 		time.AfterFunc(grace, func() {
 			graced.Store(false)
-			_ = syscall.Kill(child, syscall.SIGKILL)
-			_ = killChildren(false) // of the child, if that has ended
+			_ = killChildren(false)
 		})
 	}()
 	return waitForAll(child, &graced)

@@ -189,6 +189,13 @@ func testPodGroupThatComes(t *testing.T) {
 	groups.there = false
 	try(1)
 	step("as another one knows of", true, nil, "mpi-1", "mpi-2")
+	try(0, 1)
+	groups.there, groups.comes, handle.activated = false, true, nil
+	try(1)
+	slices.Sort(handle.activated)
+	require.Equal(t, []string{"mpi-1", "mpi-2"}, handle.activated, "it comes while the second is told that there is none")
+	time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
+	synctest.Wait()
 	groups.there = false
 	try(0, 1, 2)
 	require.NoError(t, pl.pods.Delete(pods[2]))
@@ -201,17 +208,21 @@ func testPodGroupThatComes(t *testing.T) {
 	require.Empty(t, pl.gangs.missing)
 }
 
-// comingGroups has the group mpi when that is there.
+// comingGroups has the group mpi when that is there, which it is from the next answer on when it comes.
 type comingGroups struct {
-	there   bool
-	changed func(types.NamespacedName)
+	there, comes bool
+	changed      func(types.NamespacedName)
 }
 
 func (g *comingGroups) Get(group types.NamespacedName) (*podgroupv1alpha1.PodGroup, error) {
-	if !g.there {
-		return nil, errors.New("there is none")
+	if g.there {
+		return oneGroup{}.Get(group)
 	}
-	return oneGroup{}.Get(group)
+	if g.comes {
+		g.there, g.comes = true, false
+		g.changed(group)
+	}
+	return nil, errors.New("there is none")
 }
 
 func (g *comingGroups) OnChange(changed func(types.NamespacedName)) { g.changed = changed }

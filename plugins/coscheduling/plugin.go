@@ -141,10 +141,12 @@ func (pl *Coscheduling) follow(ctx context.Context, pods cache.SharedIndexInform
 			UpdateFunc: func(before, after any) {
 				pl.gangs.stir(GroupOf(podIn(before)))
 				pl.gangs.stir(GroupOf(podIn(after)))
-				if old, pod := podIn(before), podIn(after); len(old.Spec.SchedulingGates) > len(pod.Spec.SchedulingGates) || GroupOf(old) != GroupOf(pod) {
-					if GroupOf(old) != GroupOf(pod) {
-						pl.gangs.gone(GroupOf(old), old.UID)
-					}
+				old, pod := podIn(before), podIn(after)
+				isOther := GroupOf(old) != GroupOf(pod)
+				if isOther || old.UID != pod.UID { // the second where a watch missed the deletion
+					pl.gangs.gone(GroupOf(old), old.UID)
+				}
+				if isOther || len(old.Spec.SchedulingGates) > len(pod.Spec.SchedulingGates) {
 					pl.changed(ctx, GroupOf(pod))
 				}
 			},

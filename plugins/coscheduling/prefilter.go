@@ -115,10 +115,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	}
 	pl.gangs.begins(name, pod.UID)
 	pl.lead(name, pod) // also without a PodGroup: when that comes, it is tried
-	group, err := pl.find(name)
-	if err != nil {
-		pl.misses(name, pod)
-	}
+	group, err := pl.lookUp(name, pod)
 	if errors.Is(err, ErrUnlisted) {
 		return nil, postponed(fwk.UnschedulableAndUnresolvable, name, err)
 	}
@@ -167,12 +164,17 @@ func (pl *Coscheduling) lead(group types.NamespacedName, pod *corev1.Pod) {
 	}
 }
 
-// misses notes that a member is refused because its PodGroup is not known.
-func (pl *Coscheduling) misses(group types.NamespacedName, pod *corev1.Pod) {
-	pl.gangs.misses(group, pod.UID)
-	if !pl.isMember(pod, group) { // as in lead
+// lookUp is find for a member that is tried: it is tried again when a PodGroup comes that is not known.
+func (pl *Coscheduling) lookUp(group types.NamespacedName, pod *corev1.Pod) (*podgroupv1alpha1.PodGroup, error) {
+	pl.gangs.looksUp(group, pod.UID)
+	found, err := pl.find(group)
+	switch {
+	case err == nil:
+		pl.gangs.knows(group, pod.UID)
+	case !pl.isMember(pod, group): // as in lead
 		pl.gangs.gone(group, pod.UID)
 	}
+	return found, err
 }
 
 // isMember reports whether a pod is there still, as a member of a group.

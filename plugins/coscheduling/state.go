@@ -35,8 +35,8 @@ type State struct {
 	// leaders holds, by gang and profile, the member that events try: the first that was tried, as long as it waits. An
 	// entry goes with its pod, and when that is kept out of the queue.
 	leaders map[types.NamespacedName]map[string]leader
-	// missing holds, by gang, the members that were refused because its PodGroup was not known. One goes when it is
-	// tried, and when it is deleted or kept out of the queue.
+	// missing holds, by gang, the members that were refused because its PodGroup was not known, and those for which
+	// that is being looked up. One goes when it is found, and when the member is deleted or kept out of the queue.
 	missing map[types.NamespacedName]sets.Set[types.UID]
 	// decisions holds, by gang, those whose wishes are being written.
 	decisions map[types.NamespacedName]*decision
@@ -229,8 +229,9 @@ func (s *State) leader(name types.NamespacedName, profile string) leader {
 	return s.leaders[name][profile]
 }
 
-// misses notes that a member was refused because its PodGroup is not known.
-func (s *State) misses(name types.NamespacedName, pod types.UID) {
+// looksUp notes that the PodGroup of a member is looked up. The note stays until knows: it is there when the PodGroup
+// comes in between.
+func (s *State) looksUp(name types.NamespacedName, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.missing[name] == nil {
@@ -239,7 +240,14 @@ func (s *State) misses(name types.NamespacedName, pod types.UID) {
 	s.missing[name].Insert(pod)
 }
 
-// missed returns the members of a gang that were refused because its PodGroup was not known, and not tried since.
+// knows takes looksUp back: the PodGroup was found.
+func (s *State) knows(name types.NamespacedName, pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(name, pod)
+}
+
+// missed returns the members of a gang that say that its PodGroup is not known.
 func (s *State) missed(name types.NamespacedName) sets.Set[types.UID] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,10 +289,9 @@ func (s *State) begins(name types.NamespacedName, pod types.UID) {
 		delete(s.tried, name)
 	}
 	s.activated.Delete(pod)
-	s.drop(name, pod)
 }
 
-// drop takes misses back. The caller holds mu.
+// drop is knows for who holds mu.
 func (s *State) drop(name types.NamespacedName, pod types.UID) {
 	if s.missing[name].Delete(pod); len(s.missing[name]) == 0 {
 		delete(s.missing, name)

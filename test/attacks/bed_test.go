@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,9 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	case code = <-done:
 		return code, nil
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // as package testing would a minute later
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // what cannot be written cannot be told either
+		}
 		return 1, context.Cause(ctx)
 	}
 }

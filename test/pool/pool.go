@@ -68,9 +68,11 @@ type Pool struct {
 	// Programs are ours: vc-scheduler, then the syncers, as syncer-ID.
 	Programs []*Program
 
-	mu      sync.Mutex
-	stops   []func()
-	notKept error // of keep
+	mu    sync.Mutex
+	stops []func()
+	// stopping is whether Stop was called, so that nothing is launched any more.
+	stopping bool
+	notKept  error // of keep
 }
 
 // Cluster is a control plane of a pool.
@@ -131,11 +133,12 @@ func (p *Pool) OnStop(stop func()) {
 
 // Stop ends all processes, keeps the logs and removes the folder.
 func (p *Pool) Stop() error {
-	for _, stop := range slices.Backward(p.stops) {
+	p.mu.Lock()
+	p.stopping = true
+	stops := p.stops
+	p.mu.Unlock()
+	for _, stop := range slices.Backward(stops) {
 		stop()
-	}
-	for _, program := range p.Programs {
-		p.keep("", program.Process)
 	}
 	return errors.Join(p.notKept, os.RemoveAll(p.Folder))
 }
@@ -279,20 +282,27 @@ func (c *Cluster) through(kubeconfig []byte) ([]byte, error) {
 // and keeps its log.
 func (p *Pool) Run(name, binary string, args ...string) (*Program, error) {
 	program := p.prepare(name, filepath.Join(p.root, "bin", binary), args...)
-	if err := p.Launch(program); err != nil {
-		return nil, err
-	}
-	p.OnStop(func() { p.keep("", program.Process) })
-	return program, nil
+	return program, p.Launch(program)
 }
 
-// prepare returns a program that does not run yet.
+// prepare returns a program that does not run yet, and whose log Stop keeps.
 func (p *Pool) prepare(name, binary string, args ...string) *Program {
-	return &Program{Name: name, binary: binary, command: append([]string{filepath.Join(p.Folder, name)}, args...)}
+	program := &Program{Name: name, binary: binary, command: append([]string{filepath.Join(p.Folder, name)}, args...)}
+	p.OnStop(func() {
+		if program.Process != nil {
+			p.keep("", program.Process)
+		}
+	})
+	return program
 }
 
-// Launch starts a program again that has ended.
+// Launch starts a program again that has ended. It returns an error once Stop was called.
 func (p *Pool) Launch(program *Program) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		return errors.New("the pool is being stopped")
+	}
 	link := filepath.Join(p.Folder, program.Name)
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -305,7 +315,7 @@ func (p *Pool) Launch(program *Program) error {
 		return err // the process that has ended stays
 	}
 	program.Process, program.stopped = process, false
-	p.OnStop(process.Kill)
+	p.stops = append(p.stops, process.Kill)
 	return nil
 }
 
