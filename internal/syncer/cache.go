@@ -148,7 +148,8 @@ func (i *informers) start(ctx context.Context, from source) error {
 	if all != nil {
 		all.cache = shared.GetIndexer()
 	}
-	if err := shared.SetTransform(trim); err != nil {
+	account := i.bounds.Account()
+	if err := shared.SetTransform(account.Transform(trim)); err != nil {
 		stop()
 		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
 	}
@@ -157,7 +158,6 @@ func (i *informers) start(ctx context.Context, from source) error {
 		return fmt.Errorf("setting the error handler of kind %s: %w", from.kind, err)
 	}
 	handler := engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind, all))
-	account := i.bounds.Account()
 	if i.bounds != nil {
 		handler = account.Handler(handler)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/buffer"
 )
 
 // Account counts what one informer keeps. Its event handler sees every object that comes, changes and goes, also when
@@ -22,10 +23,18 @@ type Account struct {
 	sizes  map[cache.ObjectName]int64
 	bytes  int64
 	closed bool
+	// arrivals wait for the handler, handling is what counts for the object that it handles, and waiting all of that.
+	arrivals          buffer.Ring[arrival]
+	handling, waiting int64
 }
 
 // Account opens an account.
-func (b *Bounds) Account() *Account { return &Account{bounds: b, sizes: map[cache.ObjectName]int64{}} }
+func (b *Bounds) Account() *Account {
+	return &Account{
+		bounds: b, sizes: map[cache.ObjectName]int64{},
+		arrivals: *buffer.NewRing[arrival](buffer.RingOptions{NormalSize: normalArrivals}),
+	}
+}
 
 // Handler returns an event handler that counts each event before it calls next, which may be nil. A handler of its own
 // would cost an informer two goroutines and 16 kB.
@@ -43,14 +52,16 @@ type counting struct {
 
 // OnAdd implements cache.ResourceEventHandler.
 func (c counting) OnAdd(added any, isInInitialList bool) {
-	c.account.set(added)
+	c.account.set(added, c.account.begin(added))
 	c.next.OnAdd(added, isInInitialList)
+	c.account.end()
 }
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (c counting) OnUpdate(old, current any) {
-	c.account.set(current)
+	c.account.set(current, c.account.begin(current))
 	c.next.OnUpdate(old, current)
+	c.account.end()
 }
 
 // OnDelete implements cache.ResourceEventHandler.
@@ -58,7 +69,11 @@ func (c counting) OnDelete(deleted any) {
 	if name, err := cache.DeletionHandlingObjectToName(deleted); err == nil { // no informer keeps what has no name
 		c.account.forget(name)
 	}
+	if _, isTombstone := deleted.(cache.DeletedFinalStateUnknown); !isTombstone { // which comes from no transform
+		c.account.begin(deleted)
+	}
 	c.next.OnDelete(deleted)
+	c.account.end()
 }
 
 // Close takes what the informer keeps off the tenant's budget. The informer is thrown away; events that still come
@@ -69,17 +84,17 @@ func (a *Account) Close() {
 	if !a.closed {
 		a.closed = true
 		a.bounds.keep(-int64(len(a.sizes)), -a.bytes)
-		a.sizes = nil
+		a.bounds.wait(-a.waiting)
+		a.sizes, a.arrivals, a.handling, a.waiting = nil, buffer.Ring[arrival]{}, 0, 0
 	}
 }
 
-// set counts an object as it is now.
-func (a *Account) set(object any) {
+// set counts an object of that size as it is now.
+func (a *Account) set(object any, size int64) {
 	name, err := cache.ObjectToName(object)
 	if err != nil {
 		return // no informer keeps what has no name
 	}
-	size := sizeOf(object)
 	if a.Beside != nil {
 		size += a.Beside(object)
 	}

@@ -141,9 +141,11 @@ func BenchmarkAccount(b *testing.B) {
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, container)
 	}
-	handler := bounded(b).Account().Handler(nil)
+	account := bounded(b).Account()
+	transform, handler := account.Transform(nil), account.Handler(nil)
 	b.ReportAllocs()
 	for b.Loop() {
+		_, _ = transform(pod)
 		handler.OnUpdate(pod, pod)
 	}
 }

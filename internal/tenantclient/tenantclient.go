@@ -45,6 +45,10 @@ type Bounds struct {
 	mu sync.Mutex
 	// objects and bytes are what the open Accounts hold together.
 	objects, bytes int64
+	// waiting is what waits for the event handlers of informers, and handled how often one has returned. CaughtUp is
+	// closed when waiting is within its bound; it is nil while nobody waits for that.
+	waiting, handled int64
+	caughtUp         chan struct{}
 	// lists is what the pages of each list that has not ended brought so far, by its URL without the place to continue,
 	// and decoding the memory of all of them, and of the answers and events that are read and decoded.
 	lists    map[string]*pages

@@ -228,6 +228,9 @@ func (b *body) Read(into []byte) (int, error) {
 		if b.watch { // client-go asks for more when it has handed over what it has
 			b.most = content{}
 			b.become(0)
+			if b.failed == nil {
+				b.failed = b.bounds.catchUp(b.ctx)
+			}
 		}
 		switch {
 		case b.failed != nil:

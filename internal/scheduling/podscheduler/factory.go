@@ -2,6 +2,7 @@ package podscheduler
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -156,6 +157,14 @@ func (c *countedInformer) listen() error {
 	return err //nolint:wrapcheck // it is the informer's
 }
 
+// SetTransform implements cache.SharedInformer.
+func (c *countedInformer) SetTransform(transform cache.TransformFunc) error {
+	if c.account != nil {
+		transform = c.account.Transform(transform)
+	}
+	return c.SharedIndexInformer.SetTransform(transform) //nolint:wrapcheck // it is the informer's
+}
+
 func (c *countedInformer) count() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,20 +204,14 @@ func (c *countedInformer) AddEventHandlerWithResyncPeriod(
 	return c.AddEventHandlerWithOptions(handler, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions implements cache.SharedInformer. A handler that is to be called without a change has a
-// listener of its own.
+// AddEventHandlerWithOptions implements cache.SharedInformer. No handler is called without a change.
 func (c *countedInformer) AddEventHandlerWithOptions(
 	handler cache.ResourceEventHandler, options cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
-	if ptr.Deref(options.ResyncPeriod, 0) == 0 {
-		return c.AddEventHandler(handler)
+	if ptr.Deref(options.ResyncPeriod, 0) != 0 {
+		return nil, errors.New("a tenant's informers have no resyncs")
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.listen(); err != nil { // it counts
-		return nil, err
-	}
-	return c.SharedIndexInformer.AddEventHandlerWithOptions(c.recovered(handler), options) //nolint:wrapcheck // it is the informer's
+	return c.AddEventHandler(handler)
 }
 
 // RemoveEventHandler implements cache.SharedInformer.

@@ -152,17 +152,18 @@ func newTenantNodes(api kubernetes.Interface) *tenantNodes {
 			return api.CoreV1().Nodes().Watch(ctx, options) //nolint:wrapcheck // as above
 		},
 	}, &corev1.Node{}, 0, cache.Indexers{})
-	// It fails only on a started informer.
-	_ = n.informer.SetTransform(func(object any) (any, error) {
-		node, ok := object.(*corev1.Node)
-		if !ok {
-			return object, nil
-		}
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: nodelabels.Of(node.Name, node.Labels).Labels,
-		}}, nil
-	})
 	return n
+}
+
+// trimNode is the transform of the informer.
+func trimNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: nodelabels.Of(node.Name, node.Labels).Labels,
+	}}, nil
 }
 
 // start reads Nodes until ctx ends, and counts them towards bounds. A panic of a handler is passed to fail. The channel
@@ -180,7 +181,8 @@ func (n *tenantNodes) start(ctx context.Context, bounds *tenantclient.Bounds, fa
 		},
 		DeleteFunc: func(any) { n.change() },
 	}
-	// Adding a handler fails only on a stopped informer.
+	// A transform fails only on a started informer, and adding a handler on a stopped one.
+	_ = n.informer.SetTransform(account.Transform(trimNode))
 	_, _ = n.informer.AddEventHandler(account.Handler(engage.Handler(ctx, "informer of Nodes", fail, handler)))
 	stopped := make(chan struct{})
 	go func() {

@@ -75,7 +75,8 @@ func (g *podGroups) run(ctx context.Context, bounds *tenantclient.Bounds, fail f
 			f(types.NamespacedName{Namespace: group.Namespace, Name: group.Name})
 		}
 	}
-	// Adding a handler fails only on a stopped informer.
+	// A transform fails only on a started informer, and adding a handler on a stopped one.
+	_ = g.informer.SetTransform(account.Transform(nil))
 	_, _ = g.informer.AddEventHandler(account.Handler(engage.Handler(ctx, "informer of PodGroups", fail, engage.ObjectHandler(tell, tell))))
 	g.informer.RunWithContext(ctx)
 }
