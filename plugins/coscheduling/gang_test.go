@@ -1,6 +1,7 @@
 package coscheduling
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -169,6 +172,10 @@ func testPodGroupThatComes(t *testing.T) {
 			require.False(t, status.IsSuccess(), "there is no super cluster")
 		}
 	}
+	settle := func() {
+		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
+		synctest.Wait()
+	}
 	step := func(what string, there bool, tried []int, want ...string) {
 		t.Helper()
 		groups.there, handle.activated = there, nil
@@ -176,8 +183,7 @@ func testPodGroupThatComes(t *testing.T) {
 		groups.changed(mpi)
 		slices.Sort(handle.activated)
 		require.Equal(t, want, handle.activated, what)
-		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
-		synctest.Wait()
+		settle()
 	}
 	try(0, 1, 2)
 	step("it is not there yet", false, nil, "mpi-1")
@@ -194,8 +200,7 @@ func testPodGroupThatComes(t *testing.T) {
 	try(1)
 	slices.Sort(handle.activated)
 	require.Equal(t, []string{"mpi-1", "mpi-2"}, handle.activated, "it comes while the second is told that there is none")
-	time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
-	synctest.Wait()
+	settle()
 	groups.there = false
 	try(0, 1, 2)
 	require.NoError(t, pl.pods.Delete(pods[2]))
@@ -206,6 +211,36 @@ func testPodGroupThatComes(t *testing.T) {
 	require.Equal(t, []types.UID{pods[1].UID}, pl.gangs.missed(mpi).UnsortedList())
 	pl.shrunk(pods[1])
 	require.Empty(t, pl.gangs.missing)
+}
+
+// TestPodMadeAnew: of a pod whose deletion no watch told of, before another one of its name, nothing is kept.
+func TestPodMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := member("mpi", "mpi-1"), member("mpi", "mpi-1")
+		after.UID = "anew"
+		watched := watch.NewFake()
+		informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &corev1.PodList{Items: []corev1.Pod{*before}}, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watched, nil },
+		}, &corev1.Pod{}, 1000*time.Hour, cache.Indexers{groupIndex: indexByGroup}) // without resyncs, client-go waits for a channel that is in no bubble
+		pl := &Coscheduling{handle: &permits{}, gangs: NewState(), pods: informer.GetIndexer()}
+		require.NoError(t, pl.follow(t.Context(), informer))
+		ctx, stop := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); informer.RunWithContext(ctx) }()
+		synctest.Wait()
+		_, status := pl.PreFilter(ctx, framework.NewCycleState(), before, nil)
+		require.Equal(t, fwk.UnschedulableAndUnresolvable, status.Code())
+		require.True(t, pl.gangs.missed(mpi).Has(before.UID))
+		watched.Modify(after)
+		synctest.Wait()
+		require.Empty(t, pl.gangs.missing)
+		require.Empty(t, pl.gangs.leaders)
+		stop()
+		<-stopped
+	})
 }
 
 // comingGroups has the group mpi when that is there, which it is from the next answer on when it comes.

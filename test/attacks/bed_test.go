@@ -103,8 +103,7 @@ func start(ctx context.Context) error {
 		if err := create(ctx, super, "supercluster.yaml"); err != nil {
 			return err
 		}
-		// kwok waits until a Lease has expired before it plays a node whose last kwok was killed.
-		if err := bed.Join(ctx, super, nil, "--node-lease-duration-seconds", "10"); err != nil {
+		if err := bed.Join(ctx, super, nil, "--node-lease-duration-seconds", "40"); err != nil { // else nodes are lost after 50 s
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -268,9 +269,7 @@ func (p *Pool) supersReady(ctx context.Context) error {
 		if err := p.Meta.Client.Get(ctx, client.ObjectKey{Name: super.Name}, node); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
-			return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-		}) {
+		if !nodeutil.IsNodeReady(node) {
 			return fmt.Errorf("super cluster %s is not Ready", super.Name)
 		}
 	}
