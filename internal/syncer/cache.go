@@ -149,6 +149,7 @@ func (i *informers) start(ctx context.Context, from source) error {
 		all.cache = shared.GetIndexer()
 	}
 	account := i.bounds.Account()
+	account.Beside = besideOf(from.kind)
 	if err := shared.SetTransform(account.Transform(trim)); err != nil {
 		stop()
 		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
@@ -180,6 +181,12 @@ func (i *informers) start(ctx context.Context, from source) error {
 		}
 	})
 	return nil
+}
+
+// besideOf returns what counts for each object of a kind besides its size: what the syncer holds while it waits.
+func besideOf(name string) func(any) int64 {
+	held := kind.HeldBytes(name)
+	return func(any) int64 { return held }
 }
 
 // unlessEnded is client-go's handler of errors, but for that of an informer that is stopped while it asks: kinds that a

@@ -9,8 +9,8 @@ import (
 
 const (
 	// maxWaiting bounds what waits for the event handlers of all of a tenant's informers, in bytes of memory: client-go
-	// keeps it in buffers that grow. Above it no watch of the tenant is read, so its API server waits, or ends the watch
-	// as it does with any slow client. What a list brings waits, too, bounded by limits.cachedBytes.
+	// keeps it in buffers that grow. Above it no watch of the tenant is read, so its API server waits, or ends the
+	// watch as it does with any slow client. What a list brings waits, too, bounded by limits.cachedBytes.
 	maxWaiting = 8 << 20
 	// arrivalBytes is what an object that waits takes besides its size: client-go's notification, and the arrival.
 	arrivalBytes = 128

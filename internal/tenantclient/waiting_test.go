@@ -27,8 +27,8 @@ import (
 // configMaps is a tenant's API server with some ConfigMaps of 16 KiB. Each watch has its own events.
 type configMaps struct {
 	count int
-	// watches are the events of one watch after the other: each is a text, and ends the watch if it is "". A watch whose
-	// events are at their end waits.
+	// watches are the events of one watch after the other: each is a text, and ends the watch if it is "". A watch
+	// whose events are at their end waits.
 	watches chan []string
 	// sent counts events that were read.
 	sent atomic.Int64
@@ -85,7 +85,8 @@ func changes(count int) []string {
 	return events
 }
 
-// neverResync is a resync that never comes. Without one, client-go waits for a channel of its own, which is in no bubble.
+// neverResync is a resync that never comes. Without one, client-go waits for a channel of its own, which is in no
+// bubble.
 const neverResync = 1000 * time.Hour
 
 // followConfigMaps runs an informer of server, whose handler sends each object to handled, until ctx ends.

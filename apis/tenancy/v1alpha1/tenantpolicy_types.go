@@ -153,7 +153,8 @@ type TenantLimits struct {
 	// +kubebuilder:default=200000
 	// +kubebuilder:validation:Minimum=1000
 	CachedObjects int64 `json:"cachedObjects"`
-	// cachedBytes is the size of the objects that cachedObjects counts, together.
+	// cachedBytes is the memory of the objects that cachedObjects counts, together. A syncer adds what it may hold
+	// besides, 2.75 KiB of a pod and 1.5 KiB of any other object.
 	// +optional
 	// +kubebuilder:default="512Mi"
 	CachedBytes resource.Quantity `json:"cachedBytes"`

@@ -23,30 +23,31 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// TestWhatAKeyHolds: what a syncer holds of a pod beside its caches is bounded, whatever it waits for, and however long
-// the words are with which it was refused. It runs alone: it looks at the whole heap.
+// TestWhatAKeyHolds: what a syncer holds of an object beside its caches is no more than counts for it, whatever it
+// waits for, and however long the words are with which it was refused. It runs alone: it looks at the whole heap.
 func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
-	const keysOfPods = 20_000
+	const count = 20_000
 	now := time.Unix(1_000_000, 0)
 	for _, tc := range []struct {
 		name string
+		kind string
 		// warned are the kinds of keys about which the tenant was warned, and everywhere is whether the pod waits for
 		// everything that there is to wait for.
 		warned     []string
 		everywhere bool
-		most       uint64
 	}{
-		{name: "refused", warned: []string{kind.Pod}, most: 2048},
+		{name: "refused", kind: "service", warned: []string{"service"}},
+		{name: "refused pod", kind: kind.Pod, warned: []string{kind.Pod}},
 		// Without "readiness of pod": only large ones have that, of which limits.cachedBytes lets few in.
-		{name: "waits everywhere", warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true, most: 2816},
+		{name: "waits everywhere", kind: kind.Pod, warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // see above
 			env, untaken, moments := &kind.Env{}, &choice.Untaken{}, &pods.Moments{}
 			queue := engine.NewQueue(engine.QueueOptions{})
 			defer queue.ShutDown()
-			keys := make([]engine.Key, keysOfPods)
+			keys := make([]engine.Key, count)
 			for i := range keys {
-				keys[i] = engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: fmt.Sprint("p", i)}
+				keys[i] = engine.Key{Tenant: clusterKey, Kind: tc.kind, Namespace: "web", Name: fmt.Sprint("p", i)}
 			}
 			words := strings.Repeat("x", tenancy.MaxEventNote)
 			before := heap()
@@ -59,7 +60,9 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 					about.Kind = what
 					env.Warnings.IsNew(about, string(uid)+kind.ReasonTolerationsLeftOut, message)
 				}
-				untaken.Note(key, choice.Choice{UID: uid}, failedchoice.Quota, message, now)
+				if tc.kind == kind.Pod {
+					untaken.Note(key, choice.Choice{UID: uid}, failedchoice.Quota, message, now)
+				}
 				if tc.everywhere {
 					queue.Add(key)
 					env.Tally.Reserve(key, true, kind.Amount{Objects: 1}, kind.Amount{}, now)
@@ -67,9 +70,9 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 					moments.Note(key, uid, now)
 				}
 			}
-			held := (heap() - before) / keysOfPods
+			held := int64(heap()-before) / count //nolint:gosec // a heap
 			t.Logf("%d bytes a key", held)
-			require.Less(t, held, tc.most)
+			require.LessOrEqual(t, held, kind.HeldBytes(tc.kind))
 			for _, each := range []any{keys, env, untaken, moments} {
 				runtime.KeepAlive(each)
 			}
