@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -145,7 +143,7 @@ func (e *Env) ClearWarning(key engine.Key) {
 func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.Tally.forget(tenant)
-	e.Warnings.forget(tenant)
+	e.Warnings.last.Forget(tenant)
 	e.kept.forget(tenant)
 	e.mu.Lock()
 	forgets := slices.Clone(e.forgets)
@@ -173,10 +171,7 @@ func (e *Env) InTenantsWords(tenant *Tenant, key engine.Key, err error) string {
 
 // warnings holds the last warning about each key, so that only another one becomes an Event. The zero value holds none.
 // All methods may be called concurrently.
-type warnings struct {
-	mu   sync.Mutex
-	last map[engine.Key]warning
-}
+type warnings struct{ last Memo[warning] }
 
 // warning are hashes of what a warning is about, and of its text: a tenant may have one of a kilobyte about each of its
 // objects.
@@ -187,60 +182,39 @@ var seed = maphash.MakeSeed()
 
 // IsNew stores text as the last warning about key, and returns whether it, or what it is about, differs from the one
 // before.
-func (w *warnings) IsNew(key engine.Key, about, text string) bool {
+func (w *warnings) IsNew(key engine.Key, about, text string) (isNew bool) {
 	current := warning{about: maphash.String(seed, about), text: maphash.String(seed, text)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if last, exists := w.last[key]; exists && last == current {
-		return false
-	}
-	if w.last == nil {
-		w.last = map[engine.Key]warning{}
-	}
-	w.last[key] = current
-	return true
+	w.last.Update(key, func(last warning, known bool) (warning, bool) {
+		isNew = !known || last != current
+		return current, true
+	})
+	return isNew
 }
 
 // isAbout returns whether the last warning about key is about that, and whether it was said.
 func (w *warnings) isAbout(key engine.Key, about string) (is, said bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	last, exists := w.last[key]
-	return exists && last.about == maphash.String(seed, about), last.text != 0
+	last, known := w.last.Get(key)
+	return known && last.about == maphash.String(seed, about), last.text != 0
 }
 
 // unsaid notes that nobody has read the last warning about key: the next one is new, whatever it says.
 func (w *warnings) unsaid(key engine.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if last, exists := w.last[key]; exists {
-		w.last[key] = warning{about: last.about} // no text has hash 0, but by chance
-	}
+	w.last.Update(key, func(last warning, known bool) (warning, bool) {
+		return warning{about: last.about}, known // no text has hash 0, but by chance
+	})
 }
 
-func (w *warnings) Clear(key engine.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.last, key)
-}
+// Clear forgets the last warning about key.
+func (w *warnings) Clear(key engine.Key) { w.last.Delete(key) }
 
 // Tenants returns the tenants about which as such there is a warning, by a key of that kind without a name.
 func (w *warnings) Tenants(kind string) (tenants []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for key := range w.last {
+	for key := range w.last.Copy() {
 		if key == (engine.Key{Tenant: key.Tenant, Kind: kind}) {
 			tenants = append(tenants, key.Tenant)
 		}
 	}
 	return tenants
-}
-
-// forget drops the warnings of a tenant.
-func (w *warnings) forget(tenant string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	maps.DeleteFunc(w.last, func(key engine.Key, _ warning) bool { return key.Tenant == tenant })
 }
 
 // maxLost bounds how many of a list an Event names.

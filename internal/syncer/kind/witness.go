@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/memo"
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -211,8 +210,7 @@ const (
 // kept is what the operator was told of the objects that are kept, by tenant and kind. The zero value holds none. All
 // methods may be called concurrently.
 type kept struct {
-	mu   sync.Mutex
-	last map[tenantKind]keptCount
+	last memo.Map[tenantKind, keptCount]
 }
 
 type keptCount struct {
@@ -222,33 +220,24 @@ type keptCount struct {
 
 // isDue returns whether objects are to be counted now.
 func (k *kept) isDue(key engine.Key, now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	last, known := k.last[tenantKind{key.Tenant, key.Kind}]
+	last, known := k.last.Get(tenantKind{key.Tenant, key.Kind})
 	return !known || now.Sub(last.counted) >= keptPeriod
 }
 
 // isNew notes a count, and returns whether the operator is to be told.
-func (k *kept) isNew(key engine.Key, count int, now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	at := tenantKind{key.Tenant, key.Kind}
-	last, known := k.last[at]
-	isNew := !known || count != last.count || now.Sub(last.told) >= keptReminder
-	last.count, last.counted = count, now
-	if isNew {
-		last.told = now
-	}
-	if k.last == nil {
-		k.last = map[tenantKind]keptCount{}
-	}
-	k.last[at] = last
+func (k *kept) isNew(key engine.Key, count int, now time.Time) (isNew bool) {
+	k.last.Update(tenantKind{key.Tenant, key.Kind}, func(last keptCount, known bool) (keptCount, bool) {
+		isNew = !known || count != last.count || now.Sub(last.told) >= keptReminder
+		last.count, last.counted = count, now
+		if isNew {
+			last.told = now
+		}
+		return last, true
+	})
 	return isNew
 }
 
 // forget drops what was told of a tenant.
 func (k *kept) forget(tenant string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.last, func(at tenantKind, _ keptCount) bool { return at.tenant == tenant })
+	k.last.DeleteFunc(func(at tenantKind, _ keptCount) bool { return at.tenant == tenant })
 }

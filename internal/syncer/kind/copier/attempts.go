@@ -1,10 +1,9 @@
 package copier
 
 import (
-	"maps"
-	"sync"
 	"time"
 
+	"github.com/superpool/superpool/internal/memo"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -31,53 +30,40 @@ type lastAttempt struct {
 // Attempts holds when the same was last written of each object whose other side differed from what had been written.
 // The zero value holds none. All methods may be called concurrently.
 type Attempts struct {
-	mu   sync.Mutex
-	last map[Attempt]lastAttempt
+	last memo.Map[Attempt, lastAttempt]
 }
 
 // May returns whether to write something with that hash now, and counts it: at once if it is new, and after a pause,
 // twice as long each time, if it is the same again.
-func (a *Attempts) May(of Attempt, hash string, now time.Time) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	last, tried := a.last[of]
-	switch {
-	case !tried || last.hash != hash:
-		last = lastAttempt{hash: hash, pause: initialDelay}
-	case now.Sub(last.at) < last.pause:
-		return false
-	default:
-		last.pause = min(2*last.pause, maxDelay)
-	}
-	last.at = now
-	if a.last == nil {
-		a.last = map[Attempt]lastAttempt{}
-	}
-	a.last[of] = last
-	return true
+func (a *Attempts) May(of Attempt, hash string, now time.Time) (may bool) {
+	a.last.Update(of, func(last lastAttempt, tried bool) (lastAttempt, bool) {
+		switch {
+		case !tried || last.hash != hash:
+			last = lastAttempt{hash: hash, pause: initialDelay}
+		case now.Sub(last.at) < last.pause:
+			return last, true
+		default:
+			last.pause = min(2*last.pause, maxDelay)
+		}
+		may, last.at = true, now
+		return last, true
+	})
+	return may
 }
 
 // Succeeded forgets attempts at what has stayed for a while.
 func (a *Attempts) Succeeded(of Attempt, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if last, tried := a.last[of]; tried && now.Sub(last.at) > resetAfter {
-		delete(a.last, of)
-	}
+	a.last.Update(of, func(last lastAttempt, tried bool) (lastAttempt, bool) {
+		return last, tried && now.Sub(last.at) <= resetAfter
+	})
 }
 
 // Drop forgets the attempts of a key that is gone.
 func (a *Attempts) Drop(key engine.Key) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, of := range [...]Attempt{{Key: key}, {Key: key, Up: true}, {Key: key, Up: true, Status: true}} {
-		delete(a.last, of)
-	}
+	a.last.Delete(Attempt{Key: key}, Attempt{Key: key, Up: true}, Attempt{Key: key, Up: true, Status: true})
 }
 
 // Forget drops the attempts of a tenant.
 func (a *Attempts) Forget(tenant string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	maps.DeleteFunc(a.last, func(of Attempt, _ lastAttempt) bool { return of.Key.Tenant == tenant })
+	a.last.DeleteFunc(func(of Attempt, _ lastAttempt) bool { return of.Key.Tenant == tenant })
 }

@@ -104,7 +104,7 @@ func New[T client.Object](env *kind.Env, c Copy[T]) *Copier[T] {
 
 // Forget drops what is known of a tenant.
 func (c *Copier[T]) Forget(tenant string) {
-	c.drift.forgetAll(tenant)
+	c.drift.Forget(tenant)
 	c.attempts.Forget(tenant)
 }
 
@@ -222,7 +222,7 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		c.Env.ClearWarning(key)
 		c.Env.Warnings.Clear(homeKey(key))
 		c.Env.Warnings.Clear(boundsKey(key))
-		c.drift.forget(key)
+		c.drift.Delete(key)
 		c.attempts.Drop(key)
 		return 0, nil
 	case !wanted:
@@ -294,7 +294,7 @@ func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 		ready = c.Env.NamespaceReady
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
-		c.drift.forget(key)
+		c.drift.Delete(key)
 		return err // a change of the super namespace or its quota enqueues its objects (package namespaces)
 	}
 	if !inSuper {
@@ -368,7 +368,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 	case !adopted && owner.UID != tenantObject.GetUID():
 		return c.orphan(ctx, tenant, key, superObject)
 	case !adopted && c.Recreate(tenant, tenantObject, superObject):
-		c.drift.forget(key)
+		c.drift.Delete(key)
 		return c.Env.Remove(ctx, c.Env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
 	}
 	if !c.mayPublish(tenant, key, tenantObject, c.isPublished(superObject)) {

@@ -63,7 +63,7 @@ func (c *Copier[T]) atHome(ctx context.Context, tenant *kind.Tenant, key engine.
 	case home == assign.HomeHere, home == assign.HomeUnknown && isThere:
 		err = c.down(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
 	case isThere:
-		c.drift.forget(key)
+		c.drift.Delete(key)
 		err = c.away(ctx, tenant, key, tenantObject, superObject, waited)
 	case c.Home.Elsewhere != nil:
 		err = c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.Rules(), tenantObject), superObject, inSuper, waited)

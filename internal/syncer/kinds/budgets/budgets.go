@@ -4,9 +4,7 @@ package budgets
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -289,9 +287,8 @@ func counts(budget *policyv1.PodDisruptionBudget) budgetCounts {
 // budgetRests knows since when budgets are at rest, and since when this super cluster wants their turns. The zero value
 // knows none. All methods may be called concurrently.
 type budgetRests struct {
-	mu    sync.Mutex
-	known map[engine.Key]budgetSince
-	turns map[engine.Key]time.Time
+	known kind.Memo[budgetSince]
+	turns kind.Memo[time.Time]
 }
 
 type budgetSince struct {
@@ -300,23 +297,20 @@ type budgetSince struct {
 }
 
 // note notes how a budget is now, and returns after how long it will be at rest, 0 if it is.
-func (r *budgetRests) note(key engine.Key, is budgetNote, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.known == nil {
-		r.known = map[engine.Key]budgetSince{}
-	}
-	if known, exists := r.known[key]; !exists || known.budgetNote != is {
-		r.known[key] = budgetSince{is, now}
-	}
-	return max(0, budgetRest-now.Sub(r.known[key].at))
+func (r *budgetRests) note(key engine.Key, is budgetNote, now time.Time) (left time.Duration) {
+	r.known.Update(key, func(known budgetSince, exists bool) (budgetSince, bool) {
+		if !exists || known.budgetNote != is {
+			known = budgetSince{is, now}
+		}
+		left = max(0, budgetRest-now.Sub(known.at))
+		return known, true
+	})
+	return left
 }
 
 // left returns after how long a budget will be at rest, 0 if it is, or if nothing is noted of it.
 func (r *budgetRests) left(key engine.Key, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known, exists := r.known[key]
+	known, exists := r.known.Get(key)
 	if !exists {
 		return 0
 	}
@@ -326,15 +320,14 @@ func (r *budgetRests) left(key engine.Key, now time.Time) time.Duration {
 // turn returns whether a budget whose turn is wanted may have it now, and after how long that changes: it may for
 // budgetTurn, and then not for budgetPause.
 func (r *budgetRests) turn(key engine.Key, now time.Time) (may bool, again time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.turns == nil {
-		r.turns = map[engine.Key]time.Time{}
-	}
-	if from, exists := r.turns[key]; !exists || now.Sub(from) >= budgetTurn+budgetPause {
-		r.turns[key] = now
-	}
-	passed := now.Sub(r.turns[key])
+	var passed time.Duration
+	r.turns.Update(key, func(from time.Time, exists bool) (time.Time, bool) {
+		if !exists || now.Sub(from) >= budgetTurn+budgetPause {
+			from = now
+		}
+		passed = now.Sub(from)
+		return from, true
+	})
 	if passed < budgetTurn {
 		return true, budgetTurn - passed
 	}
@@ -342,24 +335,16 @@ func (r *budgetRests) turn(key engine.Key, now time.Time) (may bool, again time.
 }
 
 // disturb forgets that a budget is at rest.
-func (r *budgetRests) disturb(key engine.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.known, key)
-}
+func (r *budgetRests) disturb(key engine.Key) { r.known.Delete(key) }
 
 // forget forgets all of a budget.
 func (r *budgetRests) forget(key engine.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.known, key)
-	delete(r.turns, key)
+	r.known.Delete(key)
+	r.turns.Delete(key)
 }
 
 // forgetAll forgets the budgets of a tenant.
 func (r *budgetRests) forgetAll(tenant string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.known, func(key engine.Key, _ budgetSince) bool { return key.Tenant == tenant })
-	maps.DeleteFunc(r.turns, func(key engine.Key, _ time.Time) bool { return key.Tenant == tenant })
+	r.known.Forget(tenant)
+	r.turns.Forget(tenant)
 }

@@ -1,9 +1,6 @@
 package namespaces
 
 import (
-	"maps"
-	"sync"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -41,34 +38,15 @@ func standingOf(env *kind.Env, key engine.Key, superNamespace *corev1.Namespace)
 // may say at any rate that its namespace is gone and back, with all that is in it, so events enqueue the namespace
 // alone: its reconcile, which takes of the tenant's share, enqueues the rest. What changes and changes back before the
 // reconcile is left to patrol. It is safe for concurrent use.
-type standings struct {
-	mu sync.Mutex
-	of map[engine.Key]standing
-}
+type standings struct{ kind.Memo[standing] }
 
 func standingsOf(env *kind.Env) *standings { return kind.State[standings](env) }
 
 // changes notes the standing of a namespace, and returns whether it was another one.
-func (s *standings) changes(key engine.Key, now standing) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.of[key]
-	switch {
-	case before == now:
-		return false
-	case now == standing{}:
-		delete(s.of, key)
-	case s.of == nil:
-		s.of = map[engine.Key]standing{key: now}
-	default:
-		s.of[key] = now
-	}
-	return true
-}
-
-// Forget drops what is known of a tenant.
-func (s *standings) Forget(tenant string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.of, func(key engine.Key, _ standing) bool { return key.Tenant == tenant })
+func (s *standings) changes(key engine.Key, now standing) (changes bool) {
+	s.Update(key, func(before standing, _ bool) (standing, bool) {
+		changes = before != now
+		return now, now != standing{}
+	})
+	return changes
 }

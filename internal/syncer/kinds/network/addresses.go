@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,8 +65,8 @@ func AddressesSpec() kind.Spec {
 		},
 		OfNamespace: func(env *kind.Env, tenant, _ string) []engine.Key { return addressKeys(env, tenant) },
 		New: func(env *kind.Env) engine.Kind {
-			made := &Addresses{env: env, turns: turns{next: map[engine.Key]time.Time{}}}
-			env.OnForget(made.turns.forget)
+			made := &Addresses{env: env}
+			env.OnForget(made.turns.Forget)
 			return made
 		},
 	}
@@ -158,17 +157,17 @@ func (a *Addresses) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 		return left, nil
 	}
 	if key.Name == "" {
-		a.turns.take(key, now.Add(takeUp(a.env, key.Tenant)))
+		a.turns.Set(key, now.Add(takeUp(a.env, key.Tenant)))
 		return 0, nil
 	}
-	a.turns.take(key, now.Add(addressesPeriod)) // it looks at all pods of the tenant
+	a.turns.Set(key, now.Add(addressesPeriod)) // it looks at all pods of the tenant
 	told, again, err := a.toldOf(ctx, key.Tenant)
 	if err != nil {
 		return 0, err
 	}
 	written, err := a.tell(ctx, key.Tenant, told)
 	if written {
-		a.turns.take(key, now.Add(max(addressesPeriod, time.Duration(sizeTold(told))*time.Second/toldRate)))
+		a.turns.Set(key, now.Add(max(addressesPeriod, time.Duration(sizeTold(told))*time.Second/toldRate)))
 	}
 	return again, err
 }
@@ -397,28 +396,11 @@ func (a *Addresses) done(ctx context.Context, operation string, err error) error
 	return a.env.Done(ctx, kind.Addresses, operation, err)
 }
 
-// turns holds when the next turn of a key is. All methods may be called concurrently.
-type turns struct {
-	mu   sync.Mutex
-	next map[engine.Key]time.Time
-}
+// turns holds when the next turn of a key is. The zero value holds none. All methods may be called concurrently.
+type turns struct{ kind.Memo[time.Time] }
 
 // left returns how long it is until the turn of a key, zero if it is now.
 func (t *turns) left(key engine.Key, now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return max(0, t.next[key].Sub(now))
-}
-
-func (t *turns) take(key engine.Key, next time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next[key] = next
-}
-
-// forget forgets the turns of a tenant.
-func (t *turns) forget(tenant string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.next, func(key engine.Key, _ time.Time) bool { return key.Tenant == tenant })
+	next, _ := t.Get(key)
+	return max(0, next.Sub(now))
 }

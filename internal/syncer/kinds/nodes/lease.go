@@ -29,7 +29,7 @@ func (n *Nodes) renewal() time.Duration { return cmp.Or(n.env.LeaseRenewal, leas
 // renew renews the Lease of a Node if it is due, so that the tenant's node lifecycle controller leaves its conditions
 // as they are. renewTime is when the super cluster last answered, so that the Lease expires once it does not.
 func (n *Nodes) renew(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantNode *corev1.Node) error {
-	lease := n.kept(key)
+	lease, _ := n.leases.Get(key)
 	// With some tolerance for timers that fire early.
 	if lease != nil && n.env.Clock.Since(renewTime(lease)) < n.renewal()-n.renewal()/40 {
 		return nil
@@ -43,7 +43,7 @@ func (n *Nodes) renew(ctx context.Context, tenant *kind.Tenant, key engine.Key, 
 	}
 	answered := n.env.LastAnswer()
 	if !answered.After(renewTime(lease)) {
-		n.keep(key, lease)
+		n.leases.Set(key, lease)
 		return nil
 	}
 	lease = lease.DeepCopy()
@@ -63,24 +63,8 @@ func (n *Nodes) renewed(ctx context.Context, key engine.Key, lease *coordination
 	if err != nil {
 		lease = nil
 	}
-	n.keep(key, lease)
+	n.leases.Set(key, lease)
 	return n.env.Done(ctx, kind.Node, "lease", err)
-}
-
-// kept returns the Lease of a Node as it was last read or written, nil if it has to be read.
-func (n *Nodes) kept(key engine.Key) *coordinationv1.Lease {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.leases[key]
-}
-
-func (n *Nodes) keep(key engine.Key, lease *coordinationv1.Lease) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.leases == nil {
-		n.leases = map[engine.Key]*coordinationv1.Lease{}
-	}
-	n.leases[key] = lease
 }
 
 // renewTime returns when a Lease was renewed, the zero time if never.

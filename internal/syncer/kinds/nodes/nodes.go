@@ -4,8 +4,6 @@ package nodes
 import (
 	"cmp"
 	"context"
-	"maps"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,13 +26,12 @@ const nodeLinger = 60 * time.Second
 type Nodes struct {
 	env *kind.Env
 
-	mu sync.Mutex
 	// idleSince holds since when a tenant's Node has had no pods.
-	idleSince map[engine.Key]time.Time
+	idleSince kind.Memo[time.Time]
 	// shown holds the keys whose super node the tenant may see: it has, or had, a super pod there.
-	shown map[engine.Key]bool
+	shown kind.Memo[struct{}]
 	// leases holds the Lease of each tenant's Node as it was last read or written, nil after an error.
-	leases map[engine.Key]*coordinationv1.Lease
+	leases kind.Memo[*coordinationv1.Lease]
 }
 
 var _ engine.Kind = &Nodes{}
@@ -135,7 +132,7 @@ func (n *Nodes) freshen(ctx context.Context, tenant *kind.Tenant, key engine.Key
 // answers again keeps the Nodes alive before its nodes are listed. The patrol that begins once they are enqueues this
 // key again (engine.Patrol).
 func (n *Nodes) keepAlive(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantNode *corev1.Node) (time.Duration, error) {
-	if tenantNode == nil || n.kept(key) == nil {
+	if lease, _ := n.leases.Get(key); tenantNode == nil || lease == nil {
 		return 0, nil
 	}
 	return n.renewal(), n.renew(ctx, tenant, key, tenantNode)
@@ -144,16 +141,12 @@ func (n *Nodes) keepAlive(ctx context.Context, tenant *kind.Tenant, key engine.K
 // mayShow returns whether the tenant may see a node of the super cluster: a super pod of it is there, or was since this
 // process began and the Node has not gone since. Pods in the tenant prove nothing: it can write their nodeName.
 func (n *Nodes) mayShow(key engine.Key) bool {
-	here := len(n.env.SuperCache.Index(kind.Pod, kind.IndexNode, kind.OnNode(key.Tenant, key.Name))) > 0
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if here && !n.shown[key] {
-		if n.shown == nil {
-			n.shown = map[engine.Key]bool{}
-		}
-		n.shown[key] = true
-	}
-	return n.shown[key]
+	shown := len(n.env.SuperCache.Index(kind.Pod, kind.IndexNode, kind.OnNode(key.Tenant, key.Name))) > 0
+	n.shown.Update(key, func(_ struct{}, before bool) (struct{}, bool) {
+		shown = shown || before
+		return struct{}{}, shown
+	})
+	return shown
 }
 
 // used returns whether pods of the tenant are bound to a node, on either side.
@@ -165,22 +158,20 @@ func (n *Nodes) used(tenant *kind.Tenant, key engine.Key) bool {
 // requeueAfter returns after what time a Node is to be reconciled again, 0 or less once it has been without pods for
 // NodeLinger, which begins with the first call in which used is false.
 func (n *Nodes) requeueAfter(key engine.Key, used bool) time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if used {
-		delete(n.idleSince, key)
+		n.idleSince.Delete(key)
 		return n.renewal()
 	}
 	now := n.env.Clock.Now()
-	since, idle := n.idleSince[key]
-	if !idle {
-		if n.idleSince == nil {
-			n.idleSince = map[engine.Key]time.Time{}
+	idle := time.Duration(0)
+	n.idleSince.Update(key, func(since time.Time, known bool) (time.Time, bool) {
+		if !known {
+			since = now
 		}
-		since = now
-		n.idleSince[key] = now
-	}
-	return min(n.renewal(), cmp.Or(n.env.NodeLinger, nodeLinger)-now.Sub(since))
+		idle = now.Sub(since)
+		return since, true
+	})
+	return min(n.renewal(), cmp.Or(n.env.NodeLinger, nodeLinger)-idle)
 }
 
 // remove deletes a Node of the tenant that none of its pods is bound to, after a live read of those: the tenant's
@@ -223,21 +214,16 @@ const fieldNodeName = "spec.nodeName"
 // forget drops what is held in memory about a Node.
 func (n *Nodes) forget(key engine.Key) {
 	n.env.ClearWarning(key)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.idleSince, key)
-	delete(n.shown, key)
-	delete(n.leases, key)
+	n.idleSince.Delete(key)
+	n.shown.Delete(key)
+	n.leases.Delete(key)
 }
 
 // forgetAll forgets the Nodes of a tenant.
 func (n *Nodes) forgetAll(tenant string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	ofTenant := func(key engine.Key) bool { return key.Tenant == tenant }
-	maps.DeleteFunc(n.idleSince, func(key engine.Key, _ time.Time) bool { return ofTenant(key) })
-	maps.DeleteFunc(n.shown, func(key engine.Key, _ bool) bool { return ofTenant(key) })
-	maps.DeleteFunc(n.leases, func(key engine.Key, _ *coordinationv1.Lease) bool { return ofTenant(key) })
+	n.idleSince.Forget(tenant)
+	n.shown.Forget(tenant)
+	n.leases.Forget(tenant)
 }
 
 // update writes a Node of the tenant, or its status, if it differs from what TenantNode computes.

@@ -36,7 +36,7 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 	if err != nil {
 		return err
 	}
-	momentsOf(p.env).endings.Forget(pair.key)
+	momentsOf(p.env).endings.Delete(pair.key)
 	if step == StepDeleteSuper {
 		return nil
 	}

@@ -95,8 +95,8 @@ func momentsOf(env *kind.Env) *podMoments { return kind.State[podMoments](env) }
 
 // Forget drops the moments of a tenant's pods.
 func (p *podMoments) Forget(tenant string) {
-	p.endings.ForgetAll(tenant)
-	p.bindings.ForgetAll(tenant)
+	p.endings.Forget(tenant)
+	p.bindings.Forget(tenant)
 }
 
 // usesLess returns whether the usage of any resource has dropped.
