@@ -148,23 +148,15 @@ func (i *informers) start(ctx context.Context, from source) error {
 	if all != nil {
 		all.cache = shared.GetIndexer()
 	}
-	account := i.bounds.Account()
-	account.Beside = besideOf(from.kind)
-	if err := shared.SetTransform(account.Transform(trim)); err != nil {
-		stop()
-		return fmt.Errorf("setting the transform of kind %s: %w", from.kind, err)
-	}
 	if err := shared.SetWatchErrorHandlerWithContext(unlessEnded); err != nil {
 		stop()
 		return fmt.Errorf("setting the error handler of kind %s: %w", from.kind, err)
 	}
-	handler := engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind, all))
-	if i.bounds != nil {
-		handler = account.Handler(handler)
-	}
-	if _, err := shared.AddEventHandler(handler); err != nil {
+	account := i.bounds.Account()
+	account.Beside = besideOf(from.kind)
+	if _, err := account.Follow(shared, trim, engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind, all))); err != nil {
 		stop()
-		return fmt.Errorf("adding the handler of kind %s: %w", from.kind, err)
+		return fmt.Errorf("following the informer of kind %s: %w", from.kind, err)
 	}
 	i.running[from] = &informer{SharedIndexInformer: shared, wide: all, stop: func() { stop(); account.Close() }}
 	i.group.Go(func() {

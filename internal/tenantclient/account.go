@@ -36,11 +36,26 @@ func (b *Bounds) Account() *Account {
 	}
 }
 
-// Handler returns an event handler that counts each event before it calls next, which may be nil. A handler of its own
+// Follow lets an informer that does not run yet count what it keeps, and what waits for handler, which may be nil: it
+// gets that transform, nil for none, and that handler. It returns the registration of the handler. An informer has one
+// Account, no other transform and no resyncs.
+func (a *Account) Follow(
+	informer cache.SharedInformer, transform cache.TransformFunc, handler cache.ResourceEventHandler,
+) (cache.ResourceEventHandlerRegistration, error) {
+	if err := informer.SetTransform(a.transform(transform)); err != nil {
+		return nil, err //nolint:wrapcheck // it is the informer's
+	}
+	return informer.AddEventHandler(a.handler(handler)) //nolint:wrapcheck // as above
+}
+
+// handler returns an event handler that counts each event before it calls next, which may be nil. A handler of its own
 // would cost an informer two goroutines and 16 kB.
-func (a *Account) Handler(next cache.ResourceEventHandler) cache.ResourceEventHandler {
+func (a *Account) handler(next cache.ResourceEventHandler) cache.ResourceEventHandler {
 	if next == nil {
 		next = cache.ResourceEventHandlerFuncs{}
+	}
+	if a.bounds == nil {
+		return next
 	}
 	return counting{account: a, next: next}
 }

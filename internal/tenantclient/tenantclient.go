@@ -24,8 +24,7 @@ import (
 const (
 	// eventBytesPerSecond and eventBurst bound how fast all watches of one tenant are read together. Whoever sends more
 	// waits: decoding costs the program CPU that all tenants share. Each event counts as minEventBytes at least, so
-	// there are 4,096 a second: to handle one costs as much as to decode that many bytes, and what waits for it has no
-	// bound in client-go.
+	// there are 4,096 a second: to handle one costs as much as to decode that many bytes.
 	eventBytesPerSecond = 16 << 20
 	eventBurst          = 64 << 20
 	minEventBytes       = 4 << 10
@@ -45,8 +44,8 @@ type Bounds struct {
 	mu sync.Mutex
 	// objects and bytes are what the open Accounts hold together.
 	objects, bytes int64
-	// waiting is what waits for the event handlers of informers, and handled how often one has returned. CaughtUp is
-	// closed when waiting is within its bound; it is nil while nobody waits for that.
+	// waiting is what waits for the event handlers of informers, and handled how often one has returned; caughtUp is
+	// closed when waiting is within its bound, and nil while nobody waits for that.
 	waiting, handled int64
 	caughtUp         chan struct{}
 	// lists is what the pages of each list that has not ended brought so far, by its URL without the place to continue,

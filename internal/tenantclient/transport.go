@@ -27,6 +27,9 @@ const (
 	// maxHeaderBytes bounds the headers of an answer, of which 30 times as much memory may become. Those of an API
 	// server take less than 2 KiB.
 	maxHeaderBytes = 64 << 10
+	// maxUnread is how much HTTP/2 takes in of an answer that is not read, as of a watch that waits for handlers. Go's own
+	// is 4 MiB, of each of up to limits.watches.
+	maxUnread = 256 << 10
 	// maxObjectBytes bounds the text of one object, in an answer or in an event of a watch, and of one string in a
 	// list: errors of decoders quote it. client-go's own bound of events is none: its JSON framing reads an event to
 	// the end before it looks at the size. etcd takes objects of 1.5 MiB.
@@ -72,7 +75,8 @@ func (b *Bounds) withHeaders(inner http.RoundTripper) http.RoundTripper {
 	}
 	own := shared.Clone()
 	own.MaxResponseHeaderBytes = maxHeaderBytes
-	own.TLSNextProto = nil // HTTP/2 is set up anew: that of shared has its own bound
+	own.TLSNextProto = nil // HTTP/2 is set up anew: that of shared has its own bounds
+	own.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: maxUnread}
 	utilnet.SetTransportDefaults(own)
 	if b.transports == nil {
 		b.transports = map[*http.Transport]*http.Transport{}
@@ -238,7 +242,9 @@ func (b *body) Read(into []byte) (int, error) {
 		case !b.protobuf:
 			b.failed = b.readJSON(into)
 		case b.watch:
-			b.text, b.failed = b.nextEvent()
+			if b.text, b.failed = b.nextEvent(); b.failed == nil { // it may have taken long
+				b.failed = b.bounds.catchUp(b.ctx)
+			}
 		default:
 			b.text, b.failed = b.answer()
 		}

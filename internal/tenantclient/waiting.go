@@ -9,15 +9,17 @@ import (
 
 const (
 	// maxWaiting bounds what waits for the event handlers of all of a tenant's informers, in bytes of memory: client-go
-	// keeps it in buffers that grow. Above it no watch of the tenant is read, so its API server waits, or ends the
-	// watch as it does with any slow client. What a list brings waits, too, bounded by limits.cachedBytes.
+	// keeps it in buffers that grow. Above it no watch of the tenant is read, so its API server waits, or ends the watch
+	// as it does with any slow client. Lists are read: what they bring may wait up to mayBecome.
 	maxWaiting = 8 << 20
 	// arrivalBytes is what an object that waits takes besides its size: client-go's notification, and the arrival.
 	arrivalBytes = 128
-	// normalArrivals is for how many arrivals an informer keeps room: 256 bytes.
+	// normalArrivals is for how many arrivals an informer keeps room: 192 bytes.
 	normalArrivals = 8
-	// handlePatience is how long watches wait while no handler returns, before the connection ends.
-	handlePatience = time.Minute
+	// handlePeriod is how long watches wait before they look whether any handler has returned meanwhile, and
+	// handlePeriods how often none had before the connection ends. It takes several: a machine that stood still for long
+	// had no chance to call one.
+	handlePeriod, handlePeriods = 10 * time.Second, 6
 )
 
 // arrival is an object that an informer has taken in, and of which its event handler has not been told.
@@ -26,10 +28,11 @@ type arrival struct {
 	size   int64
 }
 
-// Transform returns a transform that does what next does, which may be nil, and counts what comes of it as waiting
-// until the account's event handler has returned (Handler). That is of the same informer, which has no resyncs: then it
-// tells its handler of all that it takes in, in that order.
-func (a *Account) Transform(next cache.TransformFunc) cache.TransformFunc {
+// transform returns a transform that does what next does, which may be nil, and counts what comes of it as waiting
+// until the account's event handler has returned. That is told of all that the informer takes in, in that order, since
+// there are no resyncs, and client-go has InOrderInformers and no WatchListClient, with which each object of a first
+// list is transformed twice (TestFeaturesOfInformers).
+func (a *Account) transform(next cache.TransformFunc) cache.TransformFunc {
 	if a.bounds == nil {
 		return next
 	}
@@ -58,12 +61,14 @@ func (a *Account) arrive(arrived arrival) {
 func (a *Account) begin(object any) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for arrived, any := a.arrivals.ReadOne(); any; arrived, any = a.arrivals.ReadOne() {
+	a.wait(-a.handling)
+	a.handling = 0
+	for arrived, ok := a.arrivals.ReadOne(); ok; arrived, ok = a.arrivals.ReadOne() {
 		if arrived.object == object {
 			a.handling = arrived.size + arrivalBytes
 			return arrived.size
 		}
-		a.wait(-arrived.size - arrivalBytes)
+		a.wait(-arrived.size - arrivalBytes) // an informer tells in the order in which it takes in: of this one no more
 	}
 	return sizeOf(object)
 }
@@ -74,6 +79,7 @@ func (a *Account) end() {
 	defer a.mu.Unlock()
 	a.wait(-a.handling)
 	a.handling = 0
+	a.bounds.returned()
 }
 
 // wait adds to what waits. The caller holds mu.
@@ -82,54 +88,76 @@ func (a *Account) wait(bytes int64) {
 	a.bounds.wait(bytes)
 }
 
-// wait adds to what waits for the event handlers of all informers.
+// wait adds to what waits for the event handlers of all informers, and ends Serve when that is too much.
 func (b *Bounds) wait(bytes int64) {
-	if b == nil || bytes == 0 {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.waiting += bytes
+	waiting := b.waiting
+	if waiting <= maxWaiting && b.caughtUp != nil {
+		close(b.caughtUp)
+		b.caughtUp = nil
+	}
+	b.mu.Unlock()
+	if bytes > 0 && waiting > maxWaiting {
+		if most := max(maxWaiting, b.mayBecome()); waiting > most {
+			b.exceed(b.tooMuch("What has come, and waits to be handled,", most))
+		}
+	}
+}
+
+// returned notes that an event handler has returned.
+func (b *Bounds) returned() {
+	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting += bytes
-	if bytes < 0 {
-		b.handled++
-	}
-	if b.waiting <= maxWaiting && b.caughtUp != nil {
-		close(b.caughtUp)
-		b.caughtUp = nil
-	}
+	b.handled++
 }
 
 // catchUp returns once no more than maxWaiting waits for event handlers, or ctx ends. It returns an error once none has
-// returned for handlePatience.
+// returned for handlePeriods.
 func (b *Bounds) catchUp(ctx context.Context) error {
-	for {
-		b.mu.Lock()
-		if b.waiting <= maxWaiting {
-			b.mu.Unlock()
-			return nil
-		}
-		if b.caughtUp == nil {
-			b.caughtUp = make(chan struct{})
-		}
-		caughtUp, handled := b.caughtUp, b.handled
-		b.mu.Unlock()
-		patience := time.NewTimer(handlePatience)
+	caughtUp, handled := b.behind()
+	if caughtUp == nil {
+		return nil
+	}
+	period := time.NewTicker(handlePeriod)
+	defer period.Stop()
+	for silent := 0; silent < handlePeriods; silent++ {
 		select {
 		case <-ctx.Done():
-			patience.Stop()
 			return context.Cause(ctx)
 		case <-caughtUp:
-			patience.Stop()
 			return nil
-		case <-patience.C:
+		case <-period.C:
 		}
-		b.mu.Lock()
-		stands := b.handled == handled
-		b.mu.Unlock()
-		if stands {
-			excess := &ExcessError{What: "What has come, and was not handled within " + handlePatience.String() + ",", Limit: bytesOf(maxWaiting)}
-			b.exceed(excess)
-			return excess
+		before := handled
+		if caughtUp, handled = b.behind(); caughtUp == nil {
+			return nil
+		}
+		if handled != before {
+			silent = -1
 		}
 	}
+	excess := &ExcessError{What: "What has come, while nothing was handled for " + (handlePeriods * handlePeriod).String() + ",", Limit: bytesOf(maxWaiting)}
+	b.exceed(excess)
+	return excess
+}
+
+// behind returns what is closed once no more than maxWaiting waits, nil if that is so, and how often a handler has
+// returned.
+func (b *Bounds) behind() (caughtUp <-chan struct{}, handled int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting <= maxWaiting {
+		return nil, b.handled
+	}
+	if b.caughtUp == nil {
+		b.caughtUp = make(chan struct{})
+	}
+	return b.caughtUp, b.handled
 }

@@ -2,9 +2,12 @@ package tenantclient_test
 
 import (
 	"context"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,9 +16,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/features"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -30,8 +36,10 @@ type configMaps struct {
 	// watches are the events of one watch after the other: each is a text, and ends the watch if it is "". A watch
 	// whose events are at their end waits.
 	watches chan []string
-	// sent counts events that were read.
-	sent atomic.Int64
+	// sent counts events that were read, and lists how often all was listed.
+	sent, lists atomic.Int64
+	// refuses is whether watches do not begin.
+	refuses bool
 }
 
 var data = strings.Repeat("x", 16<<10)
@@ -42,6 +50,7 @@ func jsonConfigMap(name string, version int) string {
 
 func (s *configMaps) answer(request *http.Request) io.Reader {
 	if request.URL.Query().Get("watch") == "" {
+		s.lists.Add(1)
 		items := make([]string, s.count)
 		for i := range items {
 			items[i] = jsonConfigMap(fmt.Sprint("listed-", i), 1)
@@ -92,7 +101,16 @@ const neverResync = 1000 * time.Hour
 // followConfigMaps runs an informer of server, whose handler sends each object to handled, until ctx ends.
 func followConfigMaps(ctx context.Context, t *testing.T, bounds *tenantclient.Bounds, server *configMaps, handled func(object any)) (ended <-chan error) {
 	t.Helper()
-	api, err := kubernetes.NewForConfig(answering(bounds, http.StatusOK, jsonType, server.answer))
+	config := answering(bounds, http.StatusOK, jsonType, server.answer)
+	if answers := config.Transport; server.refuses {
+		config.Transport = roundTrip(func(request *http.Request) (*http.Response, error) {
+			if request.URL.Query().Get("watch") != "" {
+				return &http.Response{StatusCode: http.StatusGone, Header: http.Header{}, Body: http.NoBody, Request: request}, nil
+			}
+			return answers.RoundTrip(request)
+		})
+	}
+	api, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() {
@@ -100,10 +118,9 @@ func followConfigMaps(ctx context.Context, t *testing.T, bounds *tenantclient.Bo
 			account := bounds.Account()
 			defer account.Close()
 			informer := informers.NewSharedInformerFactory(api, neverResync).Core().V1().ConfigMaps().Informer()
-			_ = informer.SetTransform(account.Transform(nil))
-			_, _ = informer.AddEventHandler(account.Handler(cache.ResourceEventHandlerFuncs{
+			_, _ = account.Follow(informer, nil, cache.ResourceEventHandlerFuncs{
 				AddFunc: handled, UpdateFunc: func(_, object any) { handled(object) }, DeleteFunc: handled,
-			}))
+			})
 			informer.RunWithContext(ctx)
 			return nil
 		})
@@ -166,7 +183,7 @@ func TestNothingIsHandled(t *testing.T) {
 		var failure *engage.Failure
 		require.ErrorAs(t, <-failed, &failure)
 		require.Equal(t, tenancyv1alpha1.ReasonTooMuchData, failure.Reason.Reason)
-		require.Equal(t, "What has come, and was not handled within 1m0s, is more than 8Mi", failure.Message)
+		require.Equal(t, "What has come, while nothing was handled for 1m0s, is more than 8Mi", failure.Message)
 		require.GreaterOrEqual(t, time.Since(start), time.Minute)
 		objects, bytes := bounds.Kept()
 		require.Zero(t, objects)
@@ -209,4 +226,101 @@ func TestListsDoNotWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestListsThatNobodyHandles: lists are read without a watch that waits. The connection ends when more than may be kept
+// waits for the handler.
+func TestListsThatNobodyHandles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		spec := *policy.Default().Spec().DeepCopy()
+		spec.Limits.CachedBytes, spec.Limits.AnswerBytes = resource.MustParse("16Mi"), resource.MustParse("16Mi")
+		small, err := policy.New("small", &spec)
+		require.NoError(t, err)
+		ref := &policy.Ref{}
+		ref.Set(small)
+		server := &configMaps{count: 700, refuses: true} // 11 MiB
+		goOn := make(chan struct{})
+		failed := followConfigMaps(t.Context(), t, tenantclient.New(ref), server, func(any) { <-goOn })
+		time.AfterFunc(time.Hour, func() { close(goOn) })
+		var failure *engage.Failure
+		require.ErrorAs(t, <-failed, &failure)
+		require.Equal(t, tenancyv1alpha1.ReasonTooMuchData, failure.Reason.Reason)
+		require.Equal(t, "What has come, and waits to be handled, is more than 32Mi (limits.cachedBytes of TenantPolicy small)", failure.Message)
+		require.EqualValues(t, 3, server.lists.Load())
+	})
+}
+
+// TestDeletionsAreHandled: what comes from no transform, as an object that a second list lacks, is handled, too: a
+// handler that returns, for whatever, is reason to wait.
+func TestDeletionsAreHandled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		server := &configMaps{count: 300, watches: make(chan []string, 2)}
+		var handled atomic.Int64
+		ended := followConfigMaps(ctx, t, defaultBounds(), server, func(any) {
+			if handled.Add(1) > 300 {
+				time.Sleep(9 * time.Second) //nolint:forbidigo // in a bubble
+			}
+		})
+		defer stop()
+		synctest.Wait()
+		server.count = 1
+		server.watches <- []string{expired, ""}
+		server.watches <- changes(800) // 12 MiB, behind 45 minutes of deletions
+		time.Sleep(3 * time.Hour)      //nolint:forbidigo // in a bubble
+		require.EqualValues(t, 300+299+1+800, handled.Load())
+		stop()
+		require.NoError(t, <-ended)
+	})
+}
+
+// TestFeaturesOfInformers: the account reckons with client-go as it is by default (Account.transform).
+func TestFeaturesOfInformers(t *testing.T) {
+	t.Parallel()
+	require.True(t, features.FeatureGates().Enabled(features.InOrderInformers))
+	require.False(t, features.FeatureGates().Enabled(features.WatchListClient))
+}
+
+// TestUnreadWatches: HTTP/2 takes in little of a watch that is not read.
+func TestUnreadWatches(t *testing.T) {
+	t.Parallel()
+	const all, event = 8 << 20, 1 << 10
+	var sent atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", jsonType)
+		text := []byte(fmt.Sprintf(`{"type":"ADDED","object":{"metadata":{"name":%q}}}`, strings.Repeat("x", event)) + "\n")
+		for sent.Load() < all {
+			n, err := w.Write(text)
+			if err != nil {
+				return
+			}
+			sent.Add(int64(n))
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	client, err := rest.HTTPClientFor(defaultBounds().Config(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}))
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/configmaps?watch=true", http.NoBody)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, response.Body.Close()) }()
+	require.Equal(t, 2, response.ProtoMajor)
+	var read int64
+	for into := make([]byte, 4<<10); ; {
+		n, err := response.Body.Read(into)
+		read += int64(n)
+		// Besides what is not read, a server counts what it has in its buffer, and a client has read what is in into.
+		require.LessOrEqual(t, sent.Load()-read, int64(2*tenantclient.MaxUnread))
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, sent.Load(), read)
 }

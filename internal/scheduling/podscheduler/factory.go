@@ -58,12 +58,9 @@ func (f *boundedFactory) InformerFor(object runtime.Object, newFunc internalinte
 	return informer
 }
 
-// Start implements informers.SharedInformerFactory. Informers that have no event handler get one that counts.
+// Start implements informers.SharedInformerFactory.
 func (f *boundedFactory) Start(stop <-chan struct{}) {
 	f.mu.Lock()
-	for _, counted := range f.informers {
-		counted.count()
-	}
 	if f.running.ctx == nil {
 		ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // informers end with stop
 		f.running.ctx = ctx
@@ -83,9 +80,7 @@ func (f *boundedFactory) Shutdown() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, counted := range f.informers {
-		if counted.account != nil { // nodes are the view's own
-			counted.account.Close()
-		}
+		counted.account.Close()
 	}
 }
 
@@ -94,7 +89,7 @@ func (f *boundedFactory) Shutdown() {
 type countedInformer struct {
 	cache.SharedIndexInformer
 	running *running
-	// account is nil for objects that count nothing.
+	// account counts nothing for objects of the view's own.
 	account *tenantclient.Account
 	// recovered is that of boundedFactory. before returns what comes between the one listener and its handlers, nil for
 	// recovered alone; it is set before the first is given.
@@ -102,19 +97,27 @@ type countedInformer struct {
 
 	mu    sync.Mutex
 	begun bool
-	// first is the registration of the one listener, nil before there is one.
-	first    cache.ResourceEventHandlerRegistration
-	handlers handlers
+	// transform is that of the informer, nil for none, and handlers what the one listener calls, whose registration is
+	// first once it has begun.
+	transform cache.TransformFunc
+	handlers  handlers
+	first     atomic.Pointer[cache.ResourceEventHandlerRegistration]
 }
 
 // handlers are called one after the other. Nobody adds one while the informer runs.
 type handlers struct{ all []*removable }
 
-// removable is an event handler and its registration.
+// removable is an event handler, and its registration.
 type removable struct {
-	cache.ResourceEventHandlerRegistration
-	handler cache.ResourceEventHandler
-	removed atomic.Bool
+	informer *countedInformer
+	handler  cache.ResourceEventHandler
+	removed  atomic.Bool
+}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration.
+func (r *removable) HasSynced() bool {
+	first := r.informer.first.Load()
+	return first != nil && (*first).HasSynced()
 }
 
 func (h *handlers) each(call func(cache.ResourceEventHandler)) {
@@ -140,59 +143,47 @@ func (h *handlers) OnDelete(object any) {
 	h.each(func(handler cache.ResourceEventHandler) { handler.OnDelete(object) })
 }
 
-// listen registers the one listener. The caller holds mu.
-func (c *countedInformer) listen() error {
-	if c.first != nil {
-		return nil
+// SetTransform implements cache.SharedInformer.
+func (c *countedInformer) SetTransform(transform cache.TransformFunc) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun {
+		return errors.New("the informer has begun")
 	}
+	c.transform = transform
+	return nil
+}
+
+// begin registers the one listener.
+func (c *countedInformer) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = true
 	listener := c.recovered(&c.handlers)
 	if c.before != nil {
 		listener = c.before(&c.handlers)
 	}
-	if c.account != nil {
-		listener = c.account.Handler(listener)
-	}
-	var err error
-	c.first, err = c.SharedIndexInformer.AddEventHandler(listener)
-	return err //nolint:wrapcheck // it is the informer's
-}
-
-// SetTransform implements cache.SharedInformer.
-func (c *countedInformer) SetTransform(transform cache.TransformFunc) error {
-	if c.account != nil {
-		transform = c.account.Transform(transform)
-	}
-	return c.SharedIndexInformer.SetTransform(transform) //nolint:wrapcheck // it is the informer's
-}
-
-func (c *countedInformer) count() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.account != nil && !c.begun {
-		// Adding a handler fails only on a stopped informer.
-		_ = c.listen()
+	// It fails only on an informer that has started.
+	if first, err := c.account.Follow(c.SharedIndexInformer, c.transform, listener); err == nil {
+		c.first.Store(&first)
 	}
 }
 
 // Run implements cache.SharedInformer.
 func (c *countedInformer) Run(<-chan struct{}) {
-	c.mu.Lock()
-	c.begun = true
-	c.mu.Unlock()
+	c.begin()
 	c.RunWithContext(c.running.ctx)
 }
 
-// AddEventHandler implements cache.SharedInformer.
+// AddEventHandler implements cache.SharedInformer. A handler that comes once the informer runs has a listener of its own,
+// whose buffer nobody counts: it may do no more than add a key to a queue.
 func (c *countedInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.begun {
 		return c.SharedIndexInformer.AddEventHandler(c.recovered(handler)) //nolint:wrapcheck // it is the informer's
 	}
-	if err := c.listen(); err != nil {
-		return nil, err
-	}
-	added := &removable{ResourceEventHandlerRegistration: c.first, handler: handler}
+	added := &removable{informer: c, handler: handler}
 	c.handlers.all = append(c.handlers.all, added)
 	return added, nil
 }

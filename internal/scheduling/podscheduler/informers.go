@@ -72,7 +72,10 @@ func NewInformers(
 	}
 	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(isChosen)))
 	nodesOfView := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-		return &countedInformer{SharedIndexInformer: cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}), running: factory.running, recovered: recovered}
+		return &countedInformer{
+			SharedIndexInformer: cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}),
+			running:             factory.running, account: (*tenantclient.Bounds)(nil).Account(), recovered: recovered,
+		}
 	}
 	shared.InformerFor(&corev1.Node{}, nodesOfView) // they are the view's own, and count nothing
 	return factory

@@ -181,9 +181,7 @@ func (n *tenantNodes) start(ctx context.Context, bounds *tenantclient.Bounds, fa
 		},
 		DeleteFunc: func(any) { n.change() },
 	}
-	// A transform fails only on a started informer, and adding a handler on a stopped one.
-	_ = n.informer.SetTransform(account.Transform(trimNode))
-	_, _ = n.informer.AddEventHandler(account.Handler(engage.Handler(ctx, "informer of Nodes", fail, handler)))
+	_, _ = account.Follow(n.informer, trimNode, engage.Handler(ctx, "informer of Nodes", fail, handler)) // it has not started
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

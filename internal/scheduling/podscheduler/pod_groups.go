@@ -75,9 +75,7 @@ func (g *podGroups) run(ctx context.Context, bounds *tenantclient.Bounds, fail f
 			f(types.NamespacedName{Namespace: group.Namespace, Name: group.Name})
 		}
 	}
-	// A transform fails only on a started informer, and adding a handler on a stopped one.
-	_ = g.informer.SetTransform(account.Transform(nil))
-	_, _ = g.informer.AddEventHandler(account.Handler(engage.Handler(ctx, "informer of PodGroups", fail, engage.ObjectHandler(tell, tell))))
+	_, _ = account.Follow(g.informer, nil, engage.Handler(ctx, "informer of PodGroups", fail, engage.ObjectHandler(tell, tell))) // it has not started
 	g.informer.RunWithContext(ctx)
 }
 

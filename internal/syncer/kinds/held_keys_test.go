@@ -31,15 +31,16 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 	for _, tc := range []struct {
 		name string
 		kind string
-		// warned are the kinds of keys about which the tenant was warned, and everywhere is whether the pod waits for
+		// warned are the kinds of keys about which the tenant was warned, and everywhere is whether the object waits for
 		// everything that there is to wait for.
 		warned     []string
 		everywhere bool
 	}{
 		{name: "refused", kind: "service", warned: []string{"service"}},
+		{name: "waits", kind: "service", warned: []string{"service"}, everywhere: true},
 		{name: "refused pod", kind: kind.Pod, warned: []string{kind.Pod}},
 		// Without "readiness of pod": only large ones have that, of which limits.cachedBytes lets few in.
-		{name: "waits everywhere", kind: kind.Pod, warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true},
+		{name: "pod that waits everywhere", kind: kind.Pod, warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // see above
 			env, untaken, moments := &kind.Env{}, &choice.Untaken{}, &pods.Moments{}
@@ -67,7 +68,9 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 					queue.Add(key)
 					env.Tally.Reserve(key, true, kind.Amount{Objects: 1}, kind.Amount{}, now)
 					env.QuotaWaiters.Add(key)
-					moments.Note(key, uid, now)
+					if tc.kind == kind.Pod {
+						moments.Note(key, uid, now)
+					}
 				}
 			}
 			held := int64(heap()-before) / count //nolint:gosec // a heap
@@ -98,13 +101,13 @@ func TestNothingIsHeldOfWhatIsGone(t *testing.T) {
 	_, err := c.wait(time.Second)
 	require.Error(t, err)
 	pod := c.tenantPod()
-	require.True(t, c.env.Warned(c.key, pod, kind.ReasonFailedCreate))
+	require.True(t, c.env.Said(c.key, pod, kind.ReasonFailedCreate))
 	require.NotEmpty(t, choice.UntakenOf(c.env).Of(c.key).Message)
 
 	c.tenantCache[kind.Pod] = nil
 	_, err = c.reconcile()
 	require.NoError(t, err)
-	require.False(t, c.env.Warned(c.key, pod, kind.ReasonFailedCreate))
+	require.False(t, c.env.Said(c.key, pod, kind.ReasonFailedCreate))
 	require.Empty(t, choice.UntakenOf(c.env).Of(c.key))
 	_, waits := c.env.QuotaWaiters.Next(c.key.Tenant, c.key.Namespace)
 	require.False(t, waits)

@@ -1,0 +1,14 @@
+package tenantclient
+
+import "k8s.io/client-go/tools/cache"
+
+// Handler is handler.
+func (a *Account) Handler(next cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return a.handler(next)
+}
+
+// Transform is transform.
+func (a *Account) Transform(next cache.TransformFunc) cache.TransformFunc { return a.transform(next) }
+
+// MaxUnread is maxUnread.
+const MaxUnread = maxUnread
