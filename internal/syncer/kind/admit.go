@@ -14,27 +14,39 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
+// Admission is whether a super object may be written.
+type Admission string
+
+const (
+	// Admitted: it may.
+	Admitted Admission = "Admitted"
+	// Forbidden: the tenant's policy forbids one of its fields.
+	Forbidden Admission = "Forbidden"
+	// OverLimit: a limit of the tenant has no room for it.
+	OverLimit Admission = "OverLimit"
+)
+
 // Admit returns whether a super object may be written for a tenant object: the tenant's policy forbids none of its
 // fields, and the tenant's objects in this super cluster stay within their limits. existing is the super object that
-// the write replaces, nil for one that is created. If it returns false it has recorded an Event on the tenant object,
-// and the caller writes nothing: a change of the object or of the policy enqueues the key, and if a limit is exceeded
-// the deletion of another object does. After an error of the write the caller calls Unadmit.
+// the write replaces, nil for one that is created. If it is not Admitted, Admit has recorded an Event on the tenant
+// object, and the caller writes nothing: a change of the object or of the policy enqueues the key, and if a limit is
+// exceeded the deletion of another object does. After an error of the write the caller calls Unadmit.
 //
 // Every write of a tenant's object to the super cluster passes here, after translation. What it counts includes writes
 // that are under way, so all workers together exceed no limit.
-func (e *Env) Admit(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, facts policy.Facts) bool {
+func (e *Env) Admit(tenant *Tenant, key engine.Key, tenantObject, superObject, existing client.Object, facts policy.Facts) Admission {
 	if !e.Permits(tenant, key, tenantObject, superObject, existing, facts) {
-		return false
+		return Forbidden
 	}
 	besides := e.kinds().spec(key.Kind).Fits
 	if besides != nil && !besides(e, tenant, key, tenantObject, superObject, existing) || !e.Fits(tenant, key, tenantObject, superObject, existing) {
 		e.cancelBesides(key, existing)
-		return false
+		return OverLimit
 	}
 	if existing == nil && e.isShown(key.Kind, superObject) {
 		e.Cancel(key, nil)
 	}
-	return true
+	return Admitted
 }
 
 // Bounded returns whether there is no excess of what a tenant object holds (policy.ExcessOfPod), and otherwise records
@@ -185,7 +197,7 @@ func (e *Env) Permits(tenant *Tenant, key engine.Key, tenantObject, superObject,
 // The object stays.
 func (e *Env) Report(tenant *Tenant, key engine.Key, tenantObject, superObject client.Object, facts policy.Facts) {
 	permitted := e.Permits(tenant, key, tenantObject, superObject, nil, facts)
-	if permitted && (e.Warned(key, tenantObject, tenancy.ReasonPolicyForbids) || e.Warned(key, tenantObject, ReasonTenantLimit)) {
+	if permitted && e.warned(key, tenantObject, tenancy.ReasonPolicyForbids, ReasonTenantLimit) {
 		e.ClearWarning(key)
 	}
 }

@@ -113,13 +113,26 @@ func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, rea
 	}
 }
 
-// Warned returns whether the last warning about key was about this object, with that reason.
-func (e *Env) Warned(key engine.Key, object client.Object, reason string) bool {
-	is, _ := e.Warnings.isAbout(key, aboutOf(object, reason))
-	return is
+// Refuse notes that the super cluster has refused what an object needs, or has another's of that name, until the key is
+// in sync or gone (ClearWarning).
+func (e *Env) Refuse(key engine.Key, object client.Object) { e.refused.Set(key, object.GetUID()) }
+
+// IsRefused returns whether the super cluster has refused what an object needs.
+func (e *Env) IsRefused(key engine.Key, object client.Object) bool {
+	refused, known := e.refused.Get(key)
+	return known && refused == object.GetUID()
 }
 
-// Said is Warned, but false where the recorder had no room for that warning.
+// warned is Said, or true where the recorder had no room for the warning, for any of some reasons.
+func (e *Env) warned(key engine.Key, object client.Object, reasons ...string) bool {
+	return slices.ContainsFunc(reasons, func(reason string) bool {
+		is, _ := e.Warnings.isAbout(key, aboutOf(object, reason))
+		return is
+	})
+}
+
+// Said returns whether the last warning about key was about this object, with that reason, and the recorder had room
+// for it.
 func (e *Env) Said(key engine.Key, object client.Object, reason string) bool {
 	is, said := e.Warnings.isAbout(key, aboutOf(object, reason))
 	return is && said
@@ -128,13 +141,14 @@ func (e *Env) Said(key engine.Key, object client.Object, reason string) bool {
 func aboutOf(object client.Object, reason string) string { return string(object.GetUID()) + reason }
 
 // ClearWarning clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
-// from those that wait for room. Call it when key is in sync or gone.
+// from those that wait for room, or were refused. Call it when key is in sync or gone.
 func (e *Env) ClearWarning(key engine.Key) {
 	e.QuotaWaiters.Remove(key)
 	e.Tally.stopWaiting(key)
 	for _, share := range e.kinds().spec(key.Kind).Shares {
 		e.Tally.stopWaiting(share.Key(key))
 	}
+	e.refused.Delete(key)
 	e.Warnings.Clear(key)
 }
 
@@ -144,6 +158,7 @@ func (e *Env) Forget(tenant string) {
 	e.QuotaWaiters.removeAll(tenant)
 	e.Tally.forget(tenant)
 	e.Warnings.last.Forget(tenant)
+	e.refused.Forget(tenant)
 	e.kept.forget(tenant)
 	e.mu.Lock()
 	forgets := slices.Clone(e.forgets)
@@ -153,12 +168,13 @@ func (e *Env) Forget(tenant string) {
 	}
 }
 
-// WarnRefused warns the tenant if err is a refusal of the super cluster's API server (engine.IsRefusal). It ignores
+// WarnRefused notes it, and warns the tenant, if err is a refusal of the super cluster's API server (engine.IsRefusal). It ignores
 // other errors, nil, and refusals because the super namespace is terminating.
 func (e *Env) WarnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
 	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return
 	}
+	e.Refuse(key, object)
 	e.WarnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, e.InTenantsWords(tenant, key, err)))
 }
 

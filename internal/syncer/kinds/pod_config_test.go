@@ -40,6 +40,7 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		unfilled       bool
 		policyErr      error
 		waited         time.Duration
+		toldElse       bool
 		wantPolicyWait bool
 	}{
 		{name: "no policy"},
@@ -48,6 +49,7 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		{name: "it is not down", tenant: []client.Object{policy("new")}, policyErr: errors.New("connection refused"), wantPolicyWait: true},
 		{name: "one that it replaced is", tenant: []client.Object{policy("new")}, super: []client.Object{down("old")}, wantPolicyWait: true},
 		{name: "it is refused", tenant: []client.Object{policy("new")}, policyErr: refusal},
+		{name: "it is refused, and another Event came after that", tenant: []client.Object{policy("new")}, policyErr: refusal, toldElse: true},
 		{name: "its name is taken", tenant: []client.Object{policy("new")}, super: []client.Object{&networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front"},
 		}}},
@@ -70,6 +72,9 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 			p.tenantCache[kind.NetworkPolicy], p.superCache[kind.NetworkPolicy] = tc.tenant, tc.super
 			_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, 0)
 			require.ErrorIs(t, err, tc.policyErr)
+			if tc.toldElse {
+				p.env.WarnOnce(p.tenant, engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, tc.tenant[0], kind.ReasonTenantLimit, "It is too large")
+			}
 			p.tenantCache[kind.Pod] = []client.Object{proofPod("uid")}
 			if tc.unfilled {
 				p.tenant.Cache = unfilled{p.tenantCache, kind.NetworkPolicy}

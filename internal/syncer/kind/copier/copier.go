@@ -350,7 +350,7 @@ func (c *Copier[T]) admitNew(tenant *kind.Tenant, key engine.Key, tenantObject, 
 	if _, err := c.write(tenant, of, created); err != nil {
 		return false, err
 	}
-	return c.Env.Admit(tenant, key, tenantObject, created, nil, c.Facts(c.Env, tenant)), nil
+	return c.Env.Admit(tenant, key, tenantObject, created, nil, c.Facts(c.Env, tenant)) == kind.Admitted, nil
 }
 
 // update updates, adopts or deletes a super object, or warns the tenant of another owner's.
@@ -362,6 +362,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 	adopted := !kind.HasOwnerLabel(superObject) && c.Adopt(superObject)
 	switch {
 	case !adopted && (!ours || !tenant.Owns(owner, key.Namespace)):
+		c.Env.Refuse(key, tenantObject)
 		c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonConflict, fmt.Sprintf(
 			"Super cluster %s has a %s of that name with another owner", c.Env.ID, kind.TitleOf(c.Copy.Name)))
 		return nil
@@ -385,7 +386,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 		}
 		return nil
 	}
-	if !c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)) {
+	if c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)) != kind.Admitted {
 		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
 	}
 	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
@@ -421,7 +422,7 @@ func (c *Copier[T]) updateLesser(ctx context.Context, tenant *kind.Tenant, key e
 	case kind.Equal(superObject, desired):
 		c.drift.right(key, tenantObject, superObject)
 		return nil
-	case !c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)):
+	case c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)) != kind.Admitted:
 		return nil
 	}
 	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
@@ -454,6 +455,7 @@ func (c *Copier[T]) inSync(tenant *kind.Tenant, key engine.Key, tenantObject T, 
 // refused warns the tenant if err is a refusal of the super cluster. It returns err.
 func (c *Copier[T]) refused(tenant *kind.Tenant, key engine.Key, tenantObject T, reason string, err error) error {
 	if explanation := c.Explain(tenantObject, err); explanation != "" {
+		c.Env.Refuse(key, tenantObject)
 		c.Env.WarnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.Env.ID, explanation))
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 )
 
@@ -43,7 +44,7 @@ func (p *Pods) admits(ctx context.Context, pair *podPair, desired *corev1.Pod) (
 	if !p.bounded(pair, cmp.Or(policy.ExcessOfSpec(&desired.Spec, &existing.Spec), podspec.ExcessOfReadiness(desired, existing))) {
 		return false, nil
 	}
-	return p.env.Admit(pair.tenant, pair.key, pair.tenantPod, desired, existing, facts), nil
+	return p.env.Admit(pair.tenant, pair.key, pair.tenantPod, desired, existing, facts) == kind.Admitted, nil
 }
 
 // report is Env.Report for the pair's super pod.

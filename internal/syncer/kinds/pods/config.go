@@ -40,7 +40,6 @@ func awaitsPolicies(e *kind.Env, tenant *kind.Tenant, namespace string) bool {
 	}
 	return slices.ContainsFunc(tenant.Cache.InNamespace(kind.NetworkPolicy, namespace), func(policy client.Object) bool {
 		key := engine.Key{Tenant: tenant.Key, Kind: kind.NetworkPolicy, Namespace: namespace, Name: policy.GetName()}
-		return !kind.IsDown(e, tenant, kind.NetworkPolicy, policy, policy.GetName()) &&
-			!e.Warned(key, policy, kind.ReasonFailedCreate) && !e.Warned(key, policy, kind.ReasonConflict)
+		return !kind.IsDown(e, tenant, kind.NetworkPolicy, policy, policy.GetName()) && !e.IsRefused(key, policy)
 	})
 }

@@ -128,10 +128,12 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	if err := p.withhold(ctx, pair, kind.ReasonFailedCreate, &superPod.Spec); err != nil {
 		return err
 	}
-	if !p.env.Admit(pair.tenant, pair.key, pair.tenantPod, superPod, nil, facts) {
-		if p.env.Warned(pair.key, pair.tenantPod, kind.ReasonTenantLimit) {
-			p.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
-		}
+	switch p.env.Admit(pair.tenant, pair.key, pair.tenantPod, superPod, nil, facts) {
+	case kind.Admitted:
+	case kind.OverLimit:
+		p.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
+		return nil
+	case kind.Forbidden:
 		return nil
 	}
 	err = p.env.Super.Create(ctx, superPod)

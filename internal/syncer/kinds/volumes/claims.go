@@ -201,10 +201,12 @@ func (c *Claims) create(ctx context.Context, pair *claimPair) error {
 	}
 	created := &corev1.PersistentVolumeClaim{}
 	c.write(pair, created)
-	if !c.env.Admit(pair.tenant, pair.key, pair.tenantClaim, created, nil, policy.Facts{}) {
-		if c.env.Warned(pair.key, pair.tenantClaim, kind.ReasonTenantLimit) {
-			c.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
-		}
+	switch c.env.Admit(pair.tenant, pair.key, pair.tenantClaim, created, nil, policy.Facts{}) {
+	case kind.Admitted:
+	case kind.OverLimit:
+		c.notTaken(pair, failedchoice.Limit, "a limit of the tenant is reached there")
+		return nil
+	case kind.Forbidden:
 		return nil
 	}
 	if err := c.env.Adopt(ctx, pair.tenant, kind.Claim, pair.tenantClaim); err != nil {
@@ -278,7 +280,7 @@ func (c *Claims) down(ctx context.Context, pair *claimPair) error {
 		c.env.Report(pair.tenant, pair.key, pair.tenantClaim, desired, policy.Facts{})
 		return nil
 	}
-	if !c.env.Admit(pair.tenant, pair.key, pair.tenantClaim, desired, pair.superClaim, policy.Facts{}) {
+	if c.env.Admit(pair.tenant, pair.key, pair.tenantClaim, desired, pair.superClaim, policy.Facts{}) != kind.Admitted {
 		return nil
 	}
 	err := c.env.Super.Update(ctx, desired)
