@@ -27,8 +27,8 @@ func (m *Map[K, V]) Set(key K, value V) {
 	m.Update(key, func(V, bool) (V, bool) { return value, true })
 }
 
-// Update sets the value of a key to what change returns, or deletes it if keep is false. Change is called once, with the
-// value of the key, while the Map is locked: it must not use the Map.
+// Update sets the value of a key to what change returns, or deletes it if keep is false. Change is called once, with
+// the value of the key, while the Map is locked: it must not use the Map.
 func (m *Map[K, V]) Update(key K, change func(value V, known bool) (changed V, keep bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

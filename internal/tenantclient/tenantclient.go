@@ -40,6 +40,8 @@ type Bounds struct {
 	logged   logged
 	// relists is what may become of lists, in shares of what all of them may become at once.
 	relists *rate.Limiter
+	// mostWaiting is maxWaiting, but in tests.
+	mostWaiting int64
 
 	mu sync.Mutex
 	// objects and bytes are what the open Accounts hold together.
@@ -62,7 +64,7 @@ type Bounds struct {
 func New(ref *policy.Ref) *Bounds {
 	return &Bounds{
 		policy: ref, events: rate.NewLimiter(eventBytesPerSecond, eventBurst), relists: newRelists(), lists: map[string]*pages{},
-		logged: logged{limiter: rate.NewLimiter(logBytesPerSecond, logBurst)},
+		logged: logged{limiter: rate.NewLimiter(logBytesPerSecond, logBurst)}, mostWaiting: maxWaiting,
 	}
 }
 

@@ -27,8 +27,8 @@ const (
 	// maxHeaderBytes bounds the headers of an answer, of which 30 times as much memory may become. Those of an API
 	// server take less than 2 KiB.
 	maxHeaderBytes = 64 << 10
-	// maxUnread is how much HTTP/2 takes in of an answer that is not read, as of a watch that waits for handlers. Go's own
-	// is 4 MiB, of each of up to limits.watches.
+	// maxUnread is how much HTTP/2 takes in of an answer that is not read, as of a watch that waits for handlers. Go's
+	// own is 4 MiB, of each of up to limits.watches.
 	maxUnread = 256 << 10
 	// maxObjectBytes bounds the text of one object, in an answer or in an event of a watch, and of one string in a
 	// list: errors of decoders quote it. client-go's own bound of events is none: its JSON framing reads an event to

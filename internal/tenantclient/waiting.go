@@ -9,16 +9,16 @@ import (
 
 const (
 	// maxWaiting bounds what waits for the event handlers of all of a tenant's informers, in bytes of memory: client-go
-	// keeps it in buffers that grow. Above it no watch of the tenant is read, so its API server waits, or ends the watch
-	// as it does with any slow client. Lists are read: what they bring may wait up to mayBecome.
+	// keeps it in buffers that grow. Above it no watch of the tenant is read, so its API server waits, or ends the
+	// watch as it does with any slow client. Lists are read: what they bring may wait up to mayBecome.
 	maxWaiting = 8 << 20
 	// arrivalBytes is what an object that waits takes besides its size: client-go's notification, and the arrival.
 	arrivalBytes = 128
 	// normalArrivals is for how many arrivals an informer keeps room: 192 bytes.
 	normalArrivals = 8
 	// handlePeriod is how long watches wait before they look whether any handler has returned meanwhile, and
-	// handlePeriods how often none had before the connection ends. It takes several: a machine that stood still for long
-	// had no chance to call one.
+	// handlePeriods how often none had before the connection ends. It takes several: a machine that stood still for
+	// long had no chance to call one.
 	handlePeriod, handlePeriods = 10 * time.Second, 6
 )
 
@@ -96,13 +96,13 @@ func (b *Bounds) wait(bytes int64) {
 	b.mu.Lock()
 	b.waiting += bytes
 	waiting := b.waiting
-	if waiting <= maxWaiting && b.caughtUp != nil {
+	if waiting <= b.mostWaiting && b.caughtUp != nil {
 		close(b.caughtUp)
 		b.caughtUp = nil
 	}
 	b.mu.Unlock()
-	if bytes > 0 && waiting > maxWaiting {
-		if most := max(maxWaiting, b.mayBecome()); waiting > most {
+	if bytes > 0 && waiting > b.mostWaiting {
+		if most := max(b.mostWaiting, b.mayBecome()); waiting > most {
 			b.exceed(b.tooMuch("What has come, and waits to be handled,", most))
 		}
 	}
@@ -118,8 +118,8 @@ func (b *Bounds) returned() {
 	b.handled++
 }
 
-// catchUp returns once no more than maxWaiting waits for event handlers, or ctx ends. It returns an error once none has
-// returned for handlePeriods.
+// catchUp returns once no more than mostWaiting waits for event handlers, or ctx ends. It returns an error once none
+// has returned for handlePeriods.
 func (b *Bounds) catchUp(ctx context.Context) error {
 	caughtUp, handled := b.behind()
 	if caughtUp == nil {
@@ -143,17 +143,17 @@ func (b *Bounds) catchUp(ctx context.Context) error {
 			silent = -1
 		}
 	}
-	excess := &ExcessError{What: "What has come, while nothing was handled for " + (handlePeriods * handlePeriod).String() + ",", Limit: bytesOf(maxWaiting)}
+	excess := &ExcessError{What: "What has come, while nothing was handled for " + (handlePeriods * handlePeriod).String() + ",", Limit: bytesOf(b.mostWaiting)}
 	b.exceed(excess)
 	return excess
 }
 
-// behind returns what is closed once no more than maxWaiting waits, nil if that is so, and how often a handler has
+// behind returns what is closed once no more than mostWaiting waits, nil if that is so, and how often a handler has
 // returned.
 func (b *Bounds) behind() (caughtUp <-chan struct{}, handled int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.waiting <= maxWaiting {
+	if b.waiting <= b.mostWaiting {
 		return nil, b.handled
 	}
 	if b.caughtUp == nil {

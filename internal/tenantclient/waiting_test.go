@@ -30,7 +30,8 @@ import (
 	"github.com/superpool/superpool/internal/tenantclient"
 )
 
-// configMaps is a tenant's API server with some ConfigMaps of 16 KiB. Each watch has its own events.
+// configMaps is a tenant's API server with some ConfigMaps of 1 KiB, about 1.5 KiB in memory. Each watch has its own
+// events.
 type configMaps struct {
 	count int
 	// watches are the events of one watch after the other: each is a text, and ends the watch if it is "". A watch
@@ -42,7 +43,7 @@ type configMaps struct {
 	refuses bool
 }
 
-var data = strings.Repeat("x", 16<<10)
+var data = strings.Repeat("x", 1<<10)
 
 func jsonConfigMap(name string, version int) string {
 	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"n","name":%q,"resourceVersion":"%d"},"data":{"a":%q}}`, name, version, data)
@@ -128,23 +129,34 @@ func followConfigMaps(ctx context.Context, t *testing.T, bounds *tenantclient.Bo
 	return done
 }
 
-func defaultBounds() *tenantclient.Bounds {
+// mostWaiting is how many bytes may wait in the tests, and mostObjects about how many ConfigMaps that are.
+const mostWaiting, mostObjects = 64 << 10, mostWaiting / 1600
+
+// waitingBounds returns the default bounds, but for what may wait.
+func waitingBounds(t *testing.T) *tenantclient.Bounds {
+	t.Helper()
+	spec := *policy.Default().Spec().DeepCopy()
+	spec.Limits.CachedBytes, spec.Limits.AnswerBytes = resource.MustParse("4Mi"), resource.MustParse("4Mi")
+	small, err := policy.New("small", &spec)
+	require.NoError(t, err)
 	ref := &policy.Ref{}
-	ref.Set(policy.Default())
-	return tenantclient.New(ref)
+	ref.Set(small)
+	bounds := tenantclient.New(ref)
+	bounds.SetMostWaiting(mostWaiting)
+	return bounds
 }
 
-// TestWhatWaitsIsBounded: while the event handler does not return, no more is read than 8 MiB; then all of it is.
+// TestWhatWaitsIsBounded: while the event handler does not return, no more is read than may wait; then all of it is.
 func TestWhatWaitsIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		const all = 800 // 12 MiB
+		const all = 400
 		server := &configMaps{watches: make(chan []string, 1)}
 		server.watches <- changes(all)
 		var handled atomic.Int64
 		goOn := make(chan struct{})
-		ended := followConfigMaps(ctx, t, defaultBounds(), server, func(any) {
+		ended := followConfigMaps(ctx, t, waitingBounds(t), server, func(any) {
 			select {
 			case <-goOn:
 			case <-ctx.Done():
@@ -153,14 +165,14 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		})
 		defer stop()
 		synctest.Wait()
-		require.InDelta(t, 8<<20/len(data), server.sent.Load(), 30)
+		require.InDelta(t, mostObjects, server.sent.Load(), 10)
 		for range 4 { // one that is slow is no reason to end the connection
 			time.Sleep(50 * time.Second) //nolint:forbidigo // in a bubble
 			goOn <- struct{}{}
 		}
 		synctest.Wait()
 		require.EqualValues(t, 4, handled.Load())
-		require.InDelta(t, 8<<20/len(data)+4, server.sent.Load(), 30)
+		require.InDelta(t, mostObjects+4, server.sent.Load(), 10)
 		close(goOn)
 		synctest.Wait()
 		require.EqualValues(t, all, handled.Load())
@@ -174,16 +186,16 @@ func TestNothingIsHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &configMaps{watches: make(chan []string, 1)}
-		server.watches <- changes(800)
+		server.watches <- changes(400)
 		goOn := make(chan struct{})
 		start := time.Now()
-		bounds := defaultBounds()
+		bounds := waitingBounds(t)
 		failed := followConfigMaps(t.Context(), t, bounds, server, func(any) { <-goOn })
 		time.AfterFunc(time.Hour, func() { close(goOn) }) // what is in work when a connection ends is waited for
 		var failure *engage.Failure
 		require.ErrorAs(t, <-failed, &failure)
 		require.Equal(t, tenancyv1alpha1.ReasonTooMuchData, failure.Reason.Reason)
-		require.Equal(t, "What has come, while nothing was handled for 1m0s, is more than 8Mi", failure.Message)
+		require.Equal(t, "What has come, while nothing was handled for 1m0s, is more than 64Ki", failure.Message)
 		require.GreaterOrEqual(t, time.Since(start), time.Minute)
 		objects, bytes := bounds.Kept()
 		require.Zero(t, objects)
@@ -198,29 +210,29 @@ func TestListsDoNotWait(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		second int
-	}{{name: "the same", second: 700}, {name: "fewer", second: 1}} {
+	}{{name: "the same", second: 400}, {name: "fewer", second: 1}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
-				server := &configMaps{count: 700, watches: make(chan []string, 2)} // 11 MiB
+				server := &configMaps{count: 400, watches: make(chan []string, 2)}
 				var last atomic.Pointer[corev1.ConfigMap]
 				var handled atomic.Int64
-				ended := followConfigMaps(ctx, t, defaultBounds(), server, func(object any) {
+				ended := followConfigMaps(ctx, t, waitingBounds(t), server, func(object any) {
 					handled.Add(1)
 					if configMap, ok := object.(*corev1.ConfigMap); ok {
 						last.Store(configMap)
 					}
 				})
 				synctest.Wait()
-				require.EqualValues(t, 700, handled.Load())
+				require.EqualValues(t, 400, handled.Load())
 				server.count = tc.second
 				server.watches <- []string{expired, ""}
 				time.Sleep(time.Minute) //nolint:forbidigo // in a bubble: it lists anew
 				server.watches <- changes(1)
 				synctest.Wait()
 				require.Equal(t, metav1.ObjectMeta{Namespace: "n", Name: "changed", ResourceVersion: "2"}, last.Load().ObjectMeta)
-				require.EqualValues(t, 700+700+1, handled.Load())
+				require.EqualValues(t, 400+400+1, handled.Load())
 				stop()
 				require.NoError(t, <-ended)
 			})
@@ -233,21 +245,15 @@ func TestListsDoNotWait(t *testing.T) {
 func TestListsThatNobodyHandles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		spec := *policy.Default().Spec().DeepCopy()
-		spec.Limits.CachedBytes, spec.Limits.AnswerBytes = resource.MustParse("16Mi"), resource.MustParse("16Mi")
-		small, err := policy.New("small", &spec)
-		require.NoError(t, err)
-		ref := &policy.Ref{}
-		ref.Set(small)
-		server := &configMaps{count: 700, refuses: true} // 11 MiB
+		server := &configMaps{count: 500, refuses: true} // 0.8 MiB
 		goOn := make(chan struct{})
-		failed := followConfigMaps(t.Context(), t, tenantclient.New(ref), server, func(any) { <-goOn })
+		failed := followConfigMaps(t.Context(), t, waitingBounds(t), server, func(any) { <-goOn })
 		time.AfterFunc(time.Hour, func() { close(goOn) })
 		var failure *engage.Failure
 		require.ErrorAs(t, <-failed, &failure)
 		require.Equal(t, tenancyv1alpha1.ReasonTooMuchData, failure.Reason.Reason)
-		require.Equal(t, "What has come, and waits to be handled, is more than 32Mi (limits.cachedBytes of TenantPolicy small)", failure.Message)
-		require.EqualValues(t, 3, server.lists.Load())
+		require.Equal(t, "What has come, and waits to be handled, is more than 8Mi (limits.cachedBytes of TenantPolicy small)", failure.Message)
+		require.InDelta(t, 11, server.lists.Load(), 3)
 	})
 }
 
@@ -259,7 +265,7 @@ func TestDeletionsAreHandled(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		server := &configMaps{count: 300, watches: make(chan []string, 2)}
 		var handled atomic.Int64
-		ended := followConfigMaps(ctx, t, defaultBounds(), server, func(any) {
+		ended := followConfigMaps(ctx, t, waitingBounds(t), server, func(any) {
 			if handled.Add(1) > 300 {
 				time.Sleep(9 * time.Second) //nolint:forbidigo // in a bubble
 			}
@@ -268,9 +274,9 @@ func TestDeletionsAreHandled(t *testing.T) {
 		synctest.Wait()
 		server.count = 1
 		server.watches <- []string{expired, ""}
-		server.watches <- changes(800) // 12 MiB, behind 45 minutes of deletions
+		server.watches <- changes(100) // behind 45 minutes of deletions
 		time.Sleep(3 * time.Hour)      //nolint:forbidigo // in a bubble
-		require.EqualValues(t, 300+299+1+800, handled.Load())
+		require.EqualValues(t, 300+299+1+100, handled.Load())
 		stop()
 		require.NoError(t, <-ended)
 	})
@@ -286,7 +292,7 @@ func TestFeaturesOfInformers(t *testing.T) {
 // TestUnreadWatches: HTTP/2 takes in little of a watch that is not read.
 func TestUnreadWatches(t *testing.T) {
 	t.Parallel()
-	const all, event = 8 << 20, 1 << 10
+	const all, event = 4 << 20, 8 << 10
 	var sent atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", jsonType)
@@ -303,7 +309,7 @@ func TestUnreadWatches(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	client, err := rest.HTTPClientFor(defaultBounds().Config(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}))
+	client, err := rest.HTTPClientFor(waitingBounds(t).Config(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}))
 	require.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/configmaps?watch=true", http.NoBody)
 	require.NoError(t, err)
@@ -322,5 +328,5 @@ func TestUnreadWatches(t *testing.T) {
 		}
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, sent.Load(), read)
+	require.Equal(t, sent.Load(), read)
 }

@@ -175,8 +175,8 @@ func (c *countedInformer) Run(<-chan struct{}) {
 	c.RunWithContext(c.running.ctx)
 }
 
-// AddEventHandler implements cache.SharedInformer. A handler that comes once the informer runs has a listener of its own,
-// whose buffer nobody counts: it may do no more than add a key to a queue.
+// AddEventHandler implements cache.SharedInformer. A handler that comes once the informer runs has a listener of its
+// own, whose buffer nobody counts: it may do no more than add a key to a queue.
 func (c *countedInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,11 +18,11 @@ import (
 type Admission string
 
 const (
-	// Admitted: it may.
+	// Admitted is that it may.
 	Admitted Admission = "Admitted"
-	// Forbidden: the tenant's policy forbids one of its fields.
+	// Forbidden is that the tenant's policy forbids one of its fields.
 	Forbidden Admission = "Forbidden"
-	// OverLimit: a limit of the tenant has no room for it.
+	// OverLimit is that a limit of the tenant has no room for it.
 	OverLimit Admission = "OverLimit"
 )
 

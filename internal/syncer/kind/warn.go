@@ -168,8 +168,8 @@ func (e *Env) Forget(tenant string) {
 	}
 }
 
-// WarnRefused notes it, and warns the tenant, if err is a refusal of the super cluster's API server (engine.IsRefusal). It ignores
-// other errors, nil, and refusals because the super namespace is terminating.
+// WarnRefused notes it, and warns the tenant, if err is a refusal of the super cluster's API server (engine.IsRefusal).
+// It ignores other errors, nil, and refusals because the super namespace is terminating.
 func (e *Env) WarnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
 	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return

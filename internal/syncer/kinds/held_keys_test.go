@@ -31,8 +31,8 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 	for _, tc := range []struct {
 		name string
 		kind string
-		// warned are the kinds of keys about which the tenant was warned, and everywhere is whether the object waits for
-		// everything that there is to wait for.
+		// warned are the kinds of keys about which the tenant was warned, and everywhere is whether the object waits
+		// for everything that there is to wait for.
 		warned     []string
 		everywhere bool
 	}{
