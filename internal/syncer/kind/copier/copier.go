@@ -322,7 +322,7 @@ func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.
 	if err != nil || !admitted {
 		return live, err
 	}
-	c.putRight(key, versions{tenant: tenantObject.GetResourceVersion()})
+	c.recordDrift(key, versions{tenant: tenantObject.GetResourceVersion()})
 	err = c.Env.Super.Create(ctx, created)
 	// The API server allocates a cluster IP before it checks the name, so our own object may have the requested one.
 	if apierrors.IsAlreadyExists(err) || c.Explain(tenantObject, err) != "" {
@@ -380,7 +380,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 		return err
 	}
 	if kind.Equal(superObject, desired) {
-		c.drift.right(key, tenantObject, superObject)
+		c.drift.synced(key, tenantObject, superObject)
 		if c.Env.Permits(tenant, key, tenantObject, superObject, nil, c.Facts(c.Env, tenant)) {
 			c.inSync(tenant, key, tenantObject, notice)
 		}
@@ -395,7 +395,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 // replace writes a desired super object that was admitted. What is Frozen is created again, and the same ever more
 // rarely: something there may change each one.
 func (c *Copier[T]) replace(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject, desired T) error {
-	c.putRight(key, versions{tenantObject.GetResourceVersion(), superObject.GetResourceVersion()})
+	c.recordDrift(key, versions{tenantObject.GetResourceVersion(), superObject.GetResourceVersion()})
 	if c.Frozen(superObject, desired) {
 		if !c.attempts.May(Attempt{Key: key}, tenantObject.GetResourceVersion(), c.Env.Clock.Now()) {
 			c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonFailedUpdate, fmt.Sprintf(
@@ -420,7 +420,7 @@ func (c *Copier[T]) updateLesser(ctx context.Context, tenant *kind.Tenant, key e
 	case err != nil:
 		return err
 	case kind.Equal(superObject, desired):
-		c.drift.right(key, tenantObject, superObject)
+		c.drift.synced(key, tenantObject, superObject)
 		return nil
 	case c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)) != kind.Admitted:
 		return nil
@@ -428,8 +428,8 @@ func (c *Copier[T]) updateLesser(ctx context.Context, tenant *kind.Tenant, key e
 	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
 }
 
-// putRight counts the drift of a copy that is about to be written.
-func (c *Copier[T]) putRight(key engine.Key, now versions) {
+// recordDrift counts the drift of a copy that is about to be written.
+func (c *Copier[T]) recordDrift(key engine.Key, now versions) {
 	if c.drift.drifted(key, now) {
 		c.Env.Metrics.Drifted(kind.FamilyOf(c.Copy.Name))
 	}
