@@ -22,8 +22,8 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// TestAtHome looks at a load balancer and an Ingress from r1, wherever their home is, by the cache and by a live read.
-func TestAtHome(t *testing.T) {
+// TestHome looks at a load balancer and an Ingress from r1, wherever their home is, by the cache and by a live read.
+func TestHome(t *testing.T) {
 	t.Parallel()
 	// nowhere has decided that nothing is placed, nobody has no NamespacePlacement, and undecided one without a home.
 	const nowhere, nobody, undecided = "nowhere", "nobody", "undecided"
@@ -75,8 +75,8 @@ func TestAtHome(t *testing.T) {
 				p.tenant.Policy = &policy.Ref{}
 				p.tenant.Policy.Set(serving(t, "public"))
 				p.assigns(readerOf(t, placed(tc.cached)), readerOf(t, placed(tc.live)))
-				a := newAtHome(t, p, kindName)
-				a.exists(t, tc.has == balancer, tc.has == other)
+				o := newHomeObject(t, p, kindName)
+				o.exists(t, tc.has == balancer, tc.has == other)
 				key := engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "front"}
 				_, err := p.kind(kindName).Reconcile(t.Context(), key, 0)
 				want, waits := tc.want, tc.waits
@@ -89,14 +89,14 @@ func TestAtHome(t *testing.T) {
 				} else {
 					require.NoError(t, err)
 				}
-				require.Equal(t, want, a.there(t))
+				require.Equal(t, want, o.there(t))
 				switch {
 				case tc.wantTold:
-					require.Equal(t, "198.51.100.1", a.told(t))
+					require.Equal(t, "198.51.100.1", o.told(t))
 				case tc.wantEmpty:
-					require.Empty(t, a.told(t))
+					require.Empty(t, o.told(t))
 				default:
-					require.Equal(t, "203.0.113.9", a.told(t), "nobody but the home tells the tenant")
+					require.Equal(t, "203.0.113.9", o.told(t), "nobody but the home tells the tenant")
 				}
 			})
 		}
@@ -141,10 +141,10 @@ func TestNowhereIsTold(t *testing.T) {
 				}
 				meta := builders.Client(placementScheme(t)).WithObjects(tc.placements...).Build()
 				p.assigns(meta, meta)
-				a := newAtHome(t, p, kind)
+				o := newHomeObject(t, p, kind)
 				told := 0
 				for range 2 {
-					require.NoError(t, a.tenant.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "front"}, p.tenantCache[kind][0]))
+					require.NoError(t, o.tenant.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "front"}, p.tenantCache[kind][0]))
 					p.tenantCache[kind][0].SetCreationTimestamp(metav1.NewTime(tc.created))
 					_, err := p.kind(kind).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "front"}, 0)
 					require.NoError(t, err)
@@ -170,15 +170,15 @@ func readerOf(t *testing.T, np *schedulerv1alpha1.NamespacePlacement) client.Wit
 	return builder.Build()
 }
 
-// atHome is one object on both sides.
-type atHome struct {
+// homeObject is one object on both sides.
+type homeObject struct {
 	p      *pool
 	tenant client.Client
 	kind   string
 }
 
-// newAtHome makes a tenant's object that knows an address.
-func newAtHome(t *testing.T, p *pool, kindName string) *atHome {
+// newHomeObject makes a tenant's object that knows an address.
+func newHomeObject(t *testing.T, p *pool, kindName string) *homeObject {
 	t.Helper()
 	var object client.Object
 	if kindName == kind.Service {
@@ -196,18 +196,18 @@ func newAtHome(t *testing.T, p *pool, kindName string) *atHome {
 	stored, _ := object.DeepCopyObject().(client.Object)
 	require.NoError(t, built.Get(t.Context(), client.ObjectKeyFromObject(object), stored))
 	p.tenantCache[kindName] = []client.Object{stored}
-	return &atHome{p: p, tenant: p.tenant.Client, kind: kindName}
+	return &homeObject{p: p, tenant: p.tenant.Client, kind: kindName}
 }
 
 // exists lets the super object be there as the home has it, with an address, or as others have it.
-func (a *atHome) exists(t *testing.T, asHome, asOther bool) {
+func (o *homeObject) exists(t *testing.T, asHome, asOther bool) {
 	t.Helper()
-	if !asHome && (!asOther || a.kind == kind.Ingress) {
+	if !asHome && (!asOther || o.kind == kind.Ingress) {
 		return
 	}
-	owner := ownerOf(a.p.tenantCache[a.kind][0].GetUID())
+	owner := ownerOf(o.p.tenantCache[o.kind][0].GetUID())
 	var object client.Object
-	if a.kind == kind.Service {
+	if o.kind == kind.Service {
 		service := serviceAt(clusterKey+"-web", "front", "", corev1.ServicePort{Port: 80})
 		if asHome {
 			service.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -222,23 +222,23 @@ func (a *atHome) exists(t *testing.T, asHome, asOther bool) {
 	}
 	object.SetUID("super-uid")
 	object.SetResourceVersion("")
-	require.NoError(t, a.p.superClient.Create(t.Context(), object))
-	a.p.superCache[a.kind] = []client.Object{object}
+	require.NoError(t, o.p.superClient.Create(t.Context(), object))
+	o.p.superCache[o.kind] = []client.Object{object}
 }
 
 // there returns what the super cluster has: none, balancer or other.
-func (a *atHome) there(t *testing.T) string {
+func (o *homeObject) there(t *testing.T) string {
 	t.Helper()
 	name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
-	if a.kind == kind.Ingress {
-		if isGone(t.Context(), a.p.superClient, name, &networkingv1.Ingress{}) {
+	if o.kind == kind.Ingress {
+		if isGone(t.Context(), o.p.superClient, name, &networkingv1.Ingress{}) {
 			return ""
 		}
 		return "balancer"
 	}
 	service := &corev1.Service{}
 	switch {
-	case isGone(t.Context(), a.p.superClient, name, service):
+	case isGone(t.Context(), o.p.superClient, name, service):
 		return ""
 	case service.Spec.Type == corev1.ServiceTypeLoadBalancer:
 		return "balancer"
@@ -247,8 +247,8 @@ func (a *atHome) there(t *testing.T) string {
 }
 
 // can returns what there returns where a Service is what want says: there is no less of an Ingress.
-func (a *atHome) can(want string) string {
-	if a.kind == kind.Ingress && want == "cluster-ip" {
+func (o *homeObject) can(want string) string {
+	if o.kind == kind.Ingress && want == "cluster-ip" {
 		return ""
 	}
 	return want
@@ -259,19 +259,19 @@ func isGone(ctx context.Context, from client.Client, name types.NamespacedName, 
 }
 
 // told returns the address that the tenant knows.
-func (a *atHome) told(t *testing.T) string {
+func (o *homeObject) told(t *testing.T) string {
 	t.Helper()
 	name := types.NamespacedName{Namespace: "web", Name: "front"}
-	if a.kind == kind.Ingress {
+	if o.kind == kind.Ingress {
 		ingress := &networkingv1.Ingress{}
-		require.NoError(t, a.tenant.Get(t.Context(), name, ingress))
+		require.NoError(t, o.tenant.Get(t.Context(), name, ingress))
 		for _, at := range ingress.Status.LoadBalancer.Ingress {
 			return at.IP
 		}
 		return ""
 	}
 	service := &corev1.Service{}
-	require.NoError(t, a.tenant.Get(t.Context(), name, service))
+	require.NoError(t, o.tenant.Get(t.Context(), name, service))
 	for _, at := range service.Status.LoadBalancer.Ingress {
 		return at.IP
 	}
@@ -322,11 +322,11 @@ func TestUnlistedAnnotations(t *testing.T) {
 				}))
 				meta := readerOf(t, builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Home("r1").Obj())
 				p.assigns(meta, meta)
-				a := newAtHome(t, p, kindName)
+				o := newHomeObject(t, p, kindName)
 				if tc.asks != "" {
 					p.tenantCache[kindName][0].SetAnnotations(map[string]string{annotation: tc.asks, "kubectl.kubernetes.io/last-applied-configuration": "{}", "plain": "x"})
 				}
-				a.exists(t, tc.has == balancer, tc.has == other)
+				o.exists(t, tc.has == balancer, tc.has == other)
 				name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
 				read := func() client.Object {
 					object := map[string]client.Object{kind.Ingress: &networkingv1.Ingress{}, kind.Service: &corev1.Service{}}[kindName]
@@ -347,7 +347,7 @@ func TestUnlistedAnnotations(t *testing.T) {
 					_, err := p.kind(kindName).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "front"}, 0)
 					require.NoError(t, err)
 					tenantObject, _ := p.tenantCache[kindName][0].DeepCopyObject().(client.Object)
-					require.NoError(t, a.tenant.Get(t.Context(), client.ObjectKeyFromObject(tenantObject), tenantObject))
+					require.NoError(t, o.tenant.Get(t.Context(), client.ObjectKeyFromObject(tenantObject), tenantObject))
 					tenantObject.SetAnnotations(p.tenantCache[kindName][0].GetAnnotations())
 					p.tenantCache[kindName] = []client.Object{tenantObject}
 					if now := read(); now != nil {
@@ -357,8 +357,8 @@ func TestUnlistedAnnotations(t *testing.T) {
 						p.superCache[kindName] = []client.Object{now}
 					}
 				}
-				want := a.can(tc.want)
-				require.Equal(t, want, a.there(t))
+				want := o.can(tc.want)
+				require.Equal(t, want, o.there(t))
 				if want != none {
 					require.Equal(t, tc.wantValue, read().GetAnnotations()[annotation])
 				}

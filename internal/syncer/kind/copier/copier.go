@@ -70,7 +70,7 @@ type Copy[T client.Object] struct {
 	// object may be deleted; live is an empty object to read into. nil: the tenant's control plane lacks it.
 	Gone func(ctx context.Context, tenant *kind.Tenant, name types.NamespacedName, live T, is func() bool) (proof.Proof, bool, error)
 	// Home is what is special of objects that are in one super cluster only; nil: the kind has none.
-	Home *AtHome[T]
+	Home *Home[T]
 	// Wakes and Indexes are those of the Spec.
 	Wakes   map[string]func(*kind.Env, kind.Change) []engine.Key
 	Indexes map[string]func(client.Object) []string
@@ -229,7 +229,7 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		return 0, c.orphan(ctx, tenant, key, superObject)
 	}
 	if c.Home != nil && c.Home.Only(tenantObject) {
-		return 0, c.atHome(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
+		return 0, c.reconcileHome(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
 	}
 	return 0, c.down(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
 }

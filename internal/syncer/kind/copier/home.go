@@ -26,9 +26,9 @@ const ReasonNamespaceNotPlaced = "NamespaceNotPlaced"
 // places a new one meanwhile.
 const homePatience = 30 * time.Second
 
-// AtHome declares objects that are in one super cluster only, the home of their namespace, which tells the tenant their
+// Home declares objects that are in one super cluster only, the home of their namespace, which tells the tenant their
 // status.
-type AtHome[T client.Object] struct {
+type Home[T client.Object] struct {
 	// Only returns whether an object is one of those. It is asked of objects of either side.
 	Only func(object T) bool
 	// IsMeant returns whether an annotation may be meant for those who publish an object. One that does not go down may
@@ -43,7 +43,7 @@ type AtHome[T client.Object] struct {
 	Tell func(superObject, tenantObject T)
 }
 
-// atHome is down for an object that is in one super cluster only:
+// reconcileHome reconciles an object that is in one super cluster only. Where that is to have it, down copies it:
 //
 //	home      existing super object   in this super cluster           status of the tenant's
 //	here      any                     the object                      that of the super object
@@ -53,7 +53,7 @@ type AtHome[T client.Object] struct {
 //	unknown   none, or another        what is elsewhere, or nothing   is left alone
 //
 // Before something is taken away, and before anything is written to the tenant, a live read confirms the home.
-func (c *Copier[T]) atHome(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) error {
+func (c *Copier[T]) reconcileHome(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) error {
 	home, err := c.Env.Assignments.Home(ctx, key.Tenant, key.Namespace)
 	if err != nil {
 		return fmt.Errorf("reading the home of namespace %s: %w", key.Namespace, err)

@@ -199,7 +199,7 @@ func (c *custom) copy() copier.Copy[*unstructured.Unstructured] {
 		Skip: func(*unstructured.Unstructured) bool { return c.removes() },
 	}
 	if c.Rules.Spec.Scope == tenancyv1alpha1.SyncHome {
-		declared.Home = &copier.AtHome[*unstructured.Unstructured]{
+		declared.Home = &copier.Home[*unstructured.Unstructured]{
 			Only:    func(*unstructured.Unstructured) bool { return true },
 			IsMeant: func(string, string) bool { return false },
 			Allowed: func(*policy.Policy, *unstructured.Unstructured) bool { return false },

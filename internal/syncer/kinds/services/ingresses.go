@@ -27,7 +27,7 @@ func IngressSpec() kind.Spec {
 			SuperIngress(tenantIngress, superIngress, tenant.Policy.Get())
 			return noticeOfAnnotations(tenantIngress, kind.Ingress, tenant.Rules(), isOfControllers), nil
 		},
-		Home: &copier.AtHome[*networkingv1.Ingress]{
+		Home: &copier.Home[*networkingv1.Ingress]{
 			Only:    func(*networkingv1.Ingress) bool { return true },
 			IsMeant: isOfControllers,
 			Allowed: func(rules *policy.Policy, tenantIngress *networkingv1.Ingress) bool {

@@ -42,7 +42,7 @@ func services() copier.Copy[*corev1.Service] {
 			SuperService(tenantService, superService, tenant.ServiceCIDRs, tenant.NodePorts)
 			return noticeOfService(tenant, tenantService), nil
 		},
-		Home: &copier.AtHome[*corev1.Service]{
+		Home: &copier.Home[*corev1.Service]{
 			Only:      isLoadBalancer,
 			IsMeant:   isOfLoadBalancers,
 			Elsewhere: inner,
