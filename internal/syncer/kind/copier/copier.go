@@ -58,9 +58,9 @@ type Copy[T client.Object] struct {
 	// set before. It returns the Notice to record once the object is in sync. An error means that a cache lacks what it
 	// needs.
 	Translate func(env *kind.Env, tenant *kind.Tenant, tenantObject, superObject T) (Notice, error)
-	// Lesser returns what a super cluster has in the place of an object that the tenant's policy does not let in, false
-	// for nothing. An object that was let in before is left as it is, unless it is Outdated. nil: nothing of any.
-	Lesser func(rules *kind.Rules, object T) (T, bool)
+	// Fallback returns what a super cluster has in the place of an object that the tenant's policy does not let in,
+	// false for nothing. An object that was let in before is left as it is, unless it is Outdated. nil: nothing of any.
+	Fallback func(rules *kind.Rules, object T) (T, bool)
 	// Trim removes from a super object, whose object is not let in any more, what may not be there even so, and returns
 	// whether that was anything; nil: nothing is.
 	Trim func(env *kind.Env, tenant *kind.Tenant, superObject T) bool
@@ -135,8 +135,8 @@ func (c *Copy[T]) setDefaults() {
 			return tenant.ControlPlane().Lacks(ctx, name, live, is) //nolint:wrapcheck // it names what was read
 		}
 	}
-	if c.Lesser == nil {
-		c.Lesser = func(_ *kind.Rules, object T) (T, bool) { return object, false }
+	if c.Fallback == nil {
+		c.Fallback = func(_ *kind.Rules, object T) (T, bool) { return object, false }
 	}
 	if c.Facts == nil {
 		c.Facts = func(*kind.Env, *kind.Tenant) policy.Facts { return policy.Facts{} }
@@ -315,9 +315,9 @@ func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject T) (T, error) {
 	created, live := c.New(), c.New()
 	admitted, err := c.admitNew(tenant, key, tenantObject, tenantObject, created)
-	if lesser, exists := c.Lesser(tenant.Rules(), tenantObject); err == nil && !admitted && exists {
+	if fallback, exists := c.Fallback(tenant.Rules(), tenantObject); err == nil && !admitted && exists {
 		created = c.New()
-		admitted, err = c.admitNew(tenant, key, tenantObject, lesser, created)
+		admitted, err = c.admitNew(tenant, key, tenantObject, fallback, created)
 	}
 	if err != nil || !admitted {
 		return live, err
@@ -341,8 +341,8 @@ func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.
 	return c.New(), c.refused(tenant, key, tenantObject, kind.ReasonFailedCreate, c.Env.Done(ctx, c.Copy.Name, "create", err))
 }
 
-// admitNew sets created to the super object of a tenant's object, or of the lesser one in its place, and returns
-// whether the tenant's policy lets it in.
+// admitNew sets created to the super object of a tenant's object, or of its fallback, and returns whether the tenant's
+// policy lets it in.
 func (c *Copier[T]) admitNew(tenant *kind.Tenant, key engine.Key, tenantObject, of, created T) (bool, error) {
 	if !c.mayPublish(tenant, key, of, false) {
 		return false, nil
@@ -373,7 +373,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 		return c.Env.Remove(ctx, c.Env.Super, c.Copy.Name, "delete", superObject, nil, proof.NotNeeded("it is created again"))
 	}
 	if !c.mayPublish(tenant, key, tenantObject, c.isPublished(superObject)) {
-		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
+		return c.updateFallback(ctx, tenant, key, tenantObject, superObject)
 	}
 	desired, notice, err := c.desired(tenant, tenantObject, superObject)
 	if err != nil {
@@ -387,7 +387,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 		return nil
 	}
 	if c.Env.Admit(tenant, key, tenantObject, desired, superObject, c.Facts(c.Env, tenant)) != kind.Admitted {
-		return c.updateLesser(ctx, tenant, key, tenantObject, superObject)
+		return c.updateFallback(ctx, tenant, key, tenantObject, superObject)
 	}
 	return c.replace(ctx, tenant, key, tenantObject, superObject, desired)
 }
@@ -409,13 +409,14 @@ func (c *Copier[T]) replace(ctx context.Context, tenant *kind.Tenant, key engine
 	return c.refused(tenant, key, tenantObject, kind.ReasonFailedUpdate, c.Env.Done(ctx, c.Copy.Name, "update", err))
 }
 
-// updateLesser updates what is in the place of an object that was not let in. The warning about that stays.
-func (c *Copier[T]) updateLesser(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
-	lesser, exists := c.Lesser(tenant.Rules(), tenantObject)
-	if _, letIn := c.Lesser(tenant.Rules(), superObject); !exists || letIn && !c.Outdated {
+// updateFallback updates the super object of an object that was not let in to its fallback. The warning about that
+// stays.
+func (c *Copier[T]) updateFallback(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
+	fallback, exists := c.Fallback(tenant.Rules(), tenantObject)
+	if _, letIn := c.Fallback(tenant.Rules(), superObject); !exists || letIn && !c.Outdated {
 		return c.trim(ctx, tenant, key, tenantObject, superObject)
 	}
-	desired, _, err := c.desired(tenant, lesser, superObject)
+	desired, _, err := c.desired(tenant, fallback, superObject)
 	switch {
 	case err != nil:
 		return err

@@ -33,7 +33,7 @@ func networkPolicies() copier.Copy[*networkingv1.NetworkPolicy] {
 		SuperLabels: "!" + LabelIsolation,
 		Foreign:     func(superPolicy client.Object) bool { return superPolicy.GetLabels()[LabelIsolation] != "" },
 		Translate:   translateNetworkPolicy,
-		Lesser: func(_ *kind.Rules, policy *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool) {
+		Fallback: func(_ *kind.Rules, policy *networkingv1.NetworkPolicy) (*networkingv1.NetworkPolicy, bool) {
 			closed := withoutRules(policy)
 			closed.ObjectMeta = policy.ObjectMeta
 			return closed, len(policy.Spec.Ingress)+len(policy.Spec.Egress) > 0

@@ -29,7 +29,7 @@ func services() copier.Copy[*corev1.Service] {
 			return tenantService.Spec.Type == corev1.ServiceTypeExternalName
 		},
 		Recreate: recreateService,
-		Lesser: func(rules *kind.Rules, service *corev1.Service) (*corev1.Service, bool) {
+		Fallback: func(rules *kind.Rules, service *corev1.Service) (*corev1.Service, bool) {
 			return inner(rules, service), isPublished(service)
 		},
 		Explain: explainService,
