@@ -187,7 +187,7 @@ func testPodGroupThatComes(t *testing.T) {
 	}
 	try(0, 1, 2)
 	step("it is not there yet", false, nil, "mpi-1")
-	step("one is tried before all others are told", true, []int{0}, "mpi-1", "mpi-2", "mpi-3")
+	step("one is tried before all others are activated", true, []int{0}, "mpi-1", "mpi-2", "mpi-3")
 	step("all were", true, []int{1, 2}, "mpi-1")
 	step("it is gone", false, []int{0}, "mpi-1")
 	step("and back, as one knows of", true, nil, "mpi-1")

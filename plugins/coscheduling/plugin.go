@@ -35,7 +35,7 @@ const (
 	// maxMembers bounds the pods that name one group: each that is tried costs as much as there are. It is the default
 	// of limits.pendingPods, beyond which no gang can be.
 	maxMembers = 2000
-	// changesPeriod is how often a group is told of its changes at most.
+	// changesPeriod is how often members of a group are activated for its changes at most.
 	changesPeriod = 50 * time.Millisecond
 	// WritePatience is how long a member waits for the wishes of all, its own included. A control plane answers a write
 	// or the write fails, both within tenantclient.HeaderTimeout. WritePatience is longer, so that no wish is given up
@@ -135,12 +135,12 @@ func (pl *Coscheduling) follow(ctx context.Context, pods cache.SharedIndexInform
 		FilterFunc: func(object any) bool { return GroupOf(podIn(object)) != types.NamespacedName{} },
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(object any) {
-				pl.gangs.stir(GroupOf(podIn(object)))
+				pl.gangs.invalidate(GroupOf(podIn(object)))
 				pl.changed(ctx, GroupOf(podIn(object)))
 			},
 			UpdateFunc: func(before, after any) {
-				pl.gangs.stir(GroupOf(podIn(before)))
-				pl.gangs.stir(GroupOf(podIn(after)))
+				pl.gangs.invalidate(GroupOf(podIn(before)))
+				pl.gangs.invalidate(GroupOf(podIn(after)))
 				old, pod := podIn(before), podIn(after)
 				isOther := GroupOf(old) != GroupOf(pod)
 				if isOther || old.UID != pod.UID { // the second where a watch missed the deletion
@@ -191,7 +191,7 @@ func (pl *Coscheduling) Name() string { return Name }
 // changed tries a group that is not whole again: at once, and where it changes again within changesPeriod, at the end
 // of that, once for all changes: each costs as much as the group has members.
 func (pl *Coscheduling) changed(ctx context.Context, group types.NamespacedName) {
-	if pl.gangs.tell(group) {
+	if pl.gangs.notify(group) {
 		pl.again(ctx, group)
 		pl.changedLater(ctx, group)
 	}
@@ -200,7 +200,7 @@ func (pl *Coscheduling) changed(ctx context.Context, group types.NamespacedName)
 // changedLater tries a group for the changes within changesPeriod, as long as there are any.
 func (pl *Coscheduling) changedLater(ctx context.Context, group types.NamespacedName) {
 	time.AfterFunc(changesPeriod, func() {
-		if ctx.Err() != nil || pl.gangs.toldAll(group) {
+		if ctx.Err() != nil || pl.gangs.notifiedAll(group) {
 			return
 		}
 		pl.again(ctx, group)
@@ -242,7 +242,7 @@ func (pl *Coscheduling) leaders(group types.NamespacedName, besides sets.Set[typ
 // shrunk releases a gang that is being placed when it has too few members left.
 func (pl *Coscheduling) shrunk(pod *corev1.Pod) {
 	group := GroupOf(pod)
-	pl.gangs.stir(group)
+	pl.gangs.invalidate(group)
 	pl.gangs.gone(group, pod.UID)
 	if !pl.gangs.isBeingPlaced(group) {
 		return // nobody waits for it, and to list its members costs as much as there are

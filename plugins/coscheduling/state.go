@@ -44,8 +44,9 @@ type State struct {
 	// changes. changes counts these, so that none is kept that was found before one.
 	rosters map[types.NamespacedName]map[string]members
 	changes uint64
-	// told holds the gangs that were told of a change within changesPeriod, and whether there was another one since.
-	told map[types.NamespacedName]bool
+	// notified holds the gangs that were notified of a change within changesPeriod, and whether there was another one
+	// since.
+	notified map[types.NamespacedName]bool
 }
 
 // leader is the member of a gang that events try.
@@ -107,12 +108,12 @@ func NewState() *State {
 	return &State{
 		leaders: map[types.NamespacedName]map[string]leader{}, missing: map[types.NamespacedName]sets.Set[types.UID]{},
 		blocked: map[types.UID]*corev1.Pod{}, tried: map[types.NamespacedName]sets.Set[string]{}, activated: sets.New[types.UID](),
-		decisions: map[types.NamespacedName]*decision{}, rosters: map[types.NamespacedName]map[string]members{}, told: map[types.NamespacedName]bool{},
+		decisions: map[types.NamespacedName]*decision{}, rosters: map[types.NamespacedName]map[string]members{}, notified: map[types.NamespacedName]bool{},
 	}
 }
 
-// stir forgets the members of a gang of which a pod has changed.
-func (s *State) stir(name types.NamespacedName) {
+// invalidate drops the roster of a gang of which a pod has changed.
+func (s *State) invalidate(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes++
@@ -142,26 +143,26 @@ func (s *State) roster(name types.NamespacedName, profile string, list func(*dec
 	return found
 }
 
-// tell notes that a gang is to be told of a change, and reports whether it is to be at once: if not, it was told a
-// moment ago, and toldAll says when it is again.
-func (s *State) tell(name types.NamespacedName) bool {
+// notify notes a change of a gang, and reports whether its members are to be activated at once. If not, they were
+// within changesPeriod, and notifiedAll says when they are again.
+func (s *State) notify(name types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, lately := s.told[name]
-	s.told[name] = lately
+	_, lately := s.notified[name]
+	s.notified[name] = lately
 	return !lately
 }
 
-// toldAll reports whether there was no other change of a gang since it was told of one. It is asked until there was
-// none.
-func (s *State) toldAll(name types.NamespacedName) bool {
+// notifiedAll reports whether there was no other change of a gang since it was notified of one. It is asked until there
+// was none.
+func (s *State) notifiedAll(name types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told[name] {
-		s.told[name] = false
+	if s.notified[name] {
+		s.notified[name] = false
 		return false
 	}
-	delete(s.told, name)
+	delete(s.notified, name)
 	return true
 }
 

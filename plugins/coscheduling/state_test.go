@@ -178,7 +178,7 @@ func TestState(t *testing.T) {
 				s.roster(mpi, "gang", list)
 				s.roster(mpi, "gang", list)
 				s.roster(mpi, "", list)
-				s.stir(mpi)
+				s.invalidate(mpi)
 				s.roster(mpi, "gang", list)
 				return []any{lists, len(s.rosters[mpi])}
 			},
@@ -186,7 +186,7 @@ func TestState(t *testing.T) {
 		},
 		"what changes while they are listed is not missed": {
 			do: func(s *State) any {
-				s.roster(mpi, "gang", func(*decision) members { s.stir(mpi); return members{all: 2} })
+				s.roster(mpi, "gang", func(*decision) members { s.invalidate(mpi); return members{all: 2} })
 				return len(s.rosters)
 			},
 			want: 0,
@@ -207,10 +207,10 @@ func TestState(t *testing.T) {
 			},
 			want: 2,
 		},
-		"changes that follow each other are told at the end": {
+		"changes that follow each other are one notification at the end": {
 			do: func(s *State) any {
-				told := []bool{s.tell(mpi), s.tell(mpi), s.tell(mpi), s.tell(other)}
-				return []any{told, s.toldAll(mpi), s.toldAll(mpi), s.toldAll(other), len(s.told)}
+				notified := []bool{s.notify(mpi), s.notify(mpi), s.notify(mpi), s.notify(other)}
+				return []any{notified, s.notifiedAll(mpi), s.notifiedAll(mpi), s.notifiedAll(other), len(s.notified)}
 			},
 			want: []any{[]bool{true, false, false, true}, false, true, true, 0},
 		},
