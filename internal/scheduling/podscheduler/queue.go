@@ -29,8 +29,8 @@ import (
 // them yet. Pods that ask for a super cluster (choices) do not count either, so that all are judged: those that are
 // refused count from then on. Each change costs at most the logarithm of the number of pods that are kept out.
 //
-// It is closed at first, and lets no pod in until open is called, when all pods are known: the oldest are then let in,
-// whatever the order of a list. It is safe for concurrent use.
+// It lets no pod in until start is called, when all pods are known: the oldest are then let in, whatever the order of a
+// list. It is safe for concurrent use.
 //
 // A pod is told by its UID and its name: where an API server gives two pods one UID, the second is not let in.
 type tenantQueue struct {
@@ -42,14 +42,14 @@ type tenantQueue struct {
 	// gangs tells which one is being placed, and is told of the pods that are kept out.
 	gangs podGangs
 
-	mu     sync.Mutex
-	opened bool
+	mu      sync.Mutex
+	started bool
 	// admitted holds the names of the pods that count: they were let in, and have no super cluster as far as informers
-	// know. None of them is outside.
+	// know. None of them is in the backlog.
 	admitted map[types.UID]cache.ObjectName
-	// guests are those of admitted that were let in beyond the limit, for a gang that is being placed.
-	guests  map[types.UID]*corev1.Pod
-	outside outsidePods
+	// overLimit are those of admitted that were let in beyond the limit, for a gang that is being placed.
+	overLimit map[types.UID]*corev1.Pod
+	backlog   backlog
 }
 
 var _ queue.SchedulingQueue = &tenantQueue{}
@@ -69,7 +69,7 @@ func newTenantQueue(
 ) *tenantQueue {
 	return &tenantQueue{
 		SchedulingQueue: inner, policy: ref, recorder: recorder, logger: logger, gangs: gangs,
-		admitted: map[types.UID]cache.ObjectName{}, guests: map[types.UID]*corev1.Pod{}, outside: outsidePods{byUID: map[types.UID]*outsidePod{}},
+		admitted: map[types.UID]cache.ObjectName{}, overLimit: map[types.UID]*corev1.Pod{}, backlog: backlog{byUID: map[types.UID]*backlogPod{}},
 	}
 }
 
@@ -84,7 +84,7 @@ func (q *tenantQueue) Add(_ klog.Logger, pod *corev1.Pod) {
 func (q *tenantQueue) Update(logger klog.Logger, old, pod *corev1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	kept := q.outside.find(pod)
+	kept := q.backlog.find(pod)
 	switch {
 	case len(old.Spec.SchedulingGates) > 0:
 		q.add(pod)
@@ -107,7 +107,7 @@ func (q *tenantQueue) Delete(pod *corev1.Pod) {
 
 // Pop implements queue.SchedulingQueue. An Update that has found the pod in the queue may still read what
 // kube-scheduler changes once the pod is popped: it holds mu until it has ended. A pod that was kept out after it left
-// kube-scheduler's queue is a guest until it returns.
+// kube-scheduler's queue is over the limit until it returns.
 func (q *tenantQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 	popped, err := q.SchedulingQueue.Pop(logger)
 	q.mu.Lock()
@@ -115,10 +115,10 @@ func (q *tenantQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) 
 	if err != nil || popped == nil { // it is closed
 		return popped, err
 	}
-	if kept := q.outside.find(popped.Pod); kept != nil {
-		heap.Remove(&q.outside, kept.index)
+	if kept := q.backlog.find(popped.Pod); kept != nil {
+		heap.Remove(&q.backlog, kept.index)
 		q.admit(kept.pod)
-		q.guests[kept.pod.UID] = kept.pod
+		q.overLimit[kept.pod.UID] = kept.pod
 	}
 	return popped, nil
 }
@@ -138,18 +138,18 @@ func (q *tenantQueue) Activate(logger klog.Logger, pods map[string]*corev1.Pod) 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.shed()
-	var members []*outsidePod
+	var members []*backlogPod
 	for _, pod := range pods {
-		if kept := q.outside.find(pod); kept != nil && q.opened && q.gangs.Places(kept.pod) {
+		if kept := q.backlog.find(pod); kept != nil && q.started && q.gangs.Places(kept.pod) {
 			members = append(members, kept)
 		}
 	}
-	slices.SortFunc(members, func(a, b *outsidePod) int { return byAge(a.pod, b.pod) })
+	slices.SortFunc(members, func(a, b *backlogPod) int { return byAge(a.pod, b.pod) })
 	limit := q.limit()
 	for _, kept := range members[:min(len(members), max(0, 2*limit-len(q.admitted)))] {
-		heap.Remove(&q.outside, kept.index)
+		heap.Remove(&q.backlog, kept.index)
 		if len(q.admitted) >= limit {
-			q.guests[kept.pod.UID] = kept.pod
+			q.overLimit[kept.pod.UID] = kept.pod
 		}
 		q.admit(kept.pod)
 		q.SchedulingQueue.Add(q.logger, kept.pod)
@@ -166,23 +166,23 @@ func (q *tenantQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *fram
 	return err //nolint:wrapcheck // it is the queue's
 }
 
-// shed keeps guests out again whose gang is not being placed any more, the youngest first, as long as more pods are in
-// the queue than the limit allows. One that is being tried is left until it returns. The caller holds mu.
+// shed keeps pods over the limit out again whose gang is not being placed any more, the youngest first, as long as more
+// pods are in the queue than the limit allows. One that is being tried is left until it returns. The caller holds mu.
 func (q *tenantQueue) shed() {
-	if len(q.guests) == 0 {
+	if len(q.overLimit) == 0 {
 		return
 	}
 	over := len(q.admitted) - q.limit()
 	if over <= 0 {
-		clear(q.guests)
+		clear(q.overLimit)
 		return
 	}
 	var leaving []*corev1.Pod
-	for uid, guest := range q.guests {
-		if q.gangs.Places(guest) {
+	for uid, pod := range q.overLimit {
+		if q.gangs.Places(pod) {
 			continue
 		}
-		if queued, exists := q.GetPod(guest.Name, guest.Namespace); exists && queued.Pod.UID == uid {
+		if queued, exists := q.GetPod(pod.Name, pod.Namespace); exists && queued.Pod.UID == uid {
 			leaving = append(leaving, queued.Pod)
 		}
 	}
@@ -190,8 +190,8 @@ func (q *tenantQueue) shed() {
 	for _, pod := range leaving[:min(over, len(leaving))] {
 		q.SchedulingQueue.Delete(pod)
 		delete(q.admitted, pod.UID)
-		delete(q.guests, pod.UID)
-		heap.Push(&q.outside, &outsidePod{pod: pod})
+		delete(q.overLimit, pod.UID)
+		heap.Push(&q.backlog, &backlogPod{pod: pod})
 		q.gangs.KeptOut(pod)
 	}
 }
@@ -199,13 +199,13 @@ func (q *tenantQueue) shed() {
 // limit returns limits.pendingPods.
 func (q *tenantQueue) limit() int { return int(q.policy.Get().Spec().Limits.PendingPods) }
 
-// open lets pods in from now on. It is called once the informers have passed on all pods.
-func (q *tenantQueue) open() {
+// start lets pods in from now on. It is called once the informers have passed on all pods.
+func (q *tenantQueue) start() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.opened = true
+	q.started = true
 	q.fill()
-	for _, kept := range q.outside.heap {
+	for _, kept := range q.backlog.heap {
 		q.tell(kept.pod)
 	}
 }
@@ -226,30 +226,30 @@ func (q *tenantQueue) add(pod *corev1.Pod) {
 		q.SchedulingQueue.Add(q.logger, pod)
 		return
 	}
-	if _, taken := q.admitted[pod.UID]; taken || q.outside.byUID[pod.UID] != nil {
+	if _, taken := q.admitted[pod.UID]; taken || q.backlog.byUID[pod.UID] != nil {
 		return
 	}
-	heap.Push(&q.outside, &outsidePod{pod: pod})
+	heap.Push(&q.backlog, &backlogPod{pod: pod})
 	q.fill()
-	if q.outside.find(pod) == nil {
+	if q.backlog.find(pod) == nil {
 		return
 	}
 	q.gangs.KeptOut(pod)
-	if q.opened {
+	if q.started {
 		q.tell(pod)
 	}
 }
 
 // remove forgets a pod. The caller holds mu.
 func (q *tenantQueue) remove(pod *corev1.Pod) {
-	if kept := q.outside.find(pod); kept != nil {
-		heap.Remove(&q.outside, kept.index)
+	if kept := q.backlog.find(pod); kept != nil {
+		heap.Remove(&q.backlog, kept.index)
 		return
 	}
 	q.SchedulingQueue.Delete(pod)
 	if name, counts := q.admitted[pod.UID]; counts && name == cache.MetaObjectToName(pod) {
 		delete(q.admitted, pod.UID)
-		delete(q.guests, pod.UID)
+		delete(q.overLimit, pod.UID)
 		q.shed()
 		q.fill()
 	}
@@ -258,8 +258,8 @@ func (q *tenantQueue) remove(pod *corev1.Pod) {
 // fill lets the oldest pods in, as many as there is room for. The caller holds mu.
 func (q *tenantQueue) fill() {
 	limit := q.limit()
-	for q.opened && q.outside.Len() > 0 && len(q.admitted) < limit {
-		oldest := heap.Pop(&q.outside).(*outsidePod) //nolint:forcetypeassert // outsidePods holds nothing else
+	for q.started && q.backlog.Len() > 0 && len(q.admitted) < limit {
+		oldest := heap.Pop(&q.backlog).(*backlogPod) //nolint:forcetypeassert // backlog holds nothing else
 		q.admit(oldest.pod)
 		q.SchedulingQueue.Add(q.logger, oldest.pod)
 	}
@@ -284,33 +284,33 @@ func failedClusters(pod *corev1.Pod) string {
 	return pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 }
 
-// outsidePod is a pod that is kept out of the queue.
-type outsidePod struct {
+// backlogPod is a pod that is kept out of the queue.
+type backlogPod struct {
 	pod   *corev1.Pod
 	index int
 }
 
-// outsidePods is a heap.Interface: the oldest pod is first, and among those of one second, names decide. No two of them
+// backlog is a heap.Interface: the oldest pod is first, and among those of one second, names decide. No two of them
 // have one UID.
-type outsidePods struct {
-	heap  []*outsidePod
-	byUID map[types.UID]*outsidePod
+type backlog struct {
+	heap  []*backlogPod
+	byUID map[types.UID]*backlogPod
 }
 
-// find returns what is kept of a pod, nil if it is not outside.
-func (o *outsidePods) find(pod *corev1.Pod) *outsidePod {
-	if kept := o.byUID[pod.UID]; kept != nil && kept.pod.Name == pod.Name && kept.pod.Namespace == pod.Namespace {
+// find returns what is kept of a pod, nil if it is not in it.
+func (b *backlog) find(pod *corev1.Pod) *backlogPod {
+	if kept := b.byUID[pod.UID]; kept != nil && kept.pod.Name == pod.Name && kept.pod.Namespace == pod.Namespace {
 		return kept
 	}
 	return nil
 }
 
 // Len implements heap.Interface.
-func (o *outsidePods) Len() int { return len(o.heap) }
+func (b *backlog) Len() int { return len(b.heap) }
 
 // Less implements heap.Interface.
-func (o *outsidePods) Less(i, j int) bool {
-	return byAge(o.heap[i].pod, o.heap[j].pod) < 0
+func (b *backlog) Less(i, j int) bool {
+	return byAge(b.heap[i].pod, b.heap[j].pod) < 0
 }
 
 // byAge compares pods as a slices.SortFunc does: the oldest is first, and names decide among those of one second.
@@ -319,24 +319,24 @@ func byAge(a, b *corev1.Pod) int {
 }
 
 // Swap implements heap.Interface.
-func (o *outsidePods) Swap(i, j int) {
-	o.heap[i], o.heap[j] = o.heap[j], o.heap[i]
-	o.heap[i].index, o.heap[j].index = i, j
+func (b *backlog) Swap(i, j int) {
+	b.heap[i], b.heap[j] = b.heap[j], b.heap[i]
+	b.heap[i].index, b.heap[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (o *outsidePods) Push(added any) {
-	pod := added.(*outsidePod) //nolint:forcetypeassert // add pushes nothing else
-	pod.index = len(o.heap)
-	o.heap = append(o.heap, pod)
-	o.byUID[pod.pod.UID] = pod
+func (b *backlog) Push(added any) {
+	pod := added.(*backlogPod) //nolint:forcetypeassert // add pushes nothing else
+	pod.index = len(b.heap)
+	b.heap = append(b.heap, pod)
+	b.byUID[pod.pod.UID] = pod
 }
 
 // Pop implements heap.Interface.
-func (o *outsidePods) Pop() any {
-	last := o.heap[len(o.heap)-1]
-	o.heap[len(o.heap)-1] = nil
-	o.heap = o.heap[:len(o.heap)-1]
-	delete(o.byUID, last.pod.UID)
+func (b *backlog) Pop() any {
+	last := b.heap[len(b.heap)-1]
+	b.heap[len(b.heap)-1] = nil
+	b.heap = b.heap[:len(b.heap)-1]
+	delete(b.byUID, last.pod.UID)
 	return last
 }

@@ -127,7 +127,7 @@ func TestUpdateOfAPodThatIsPopped(t *testing.T) {
 	q := newTenantQueue(inner, &policy.Ref{}, events.NewFakeRecorder(0), logger, nil)
 	sched := &scheduler.Scheduler{NextPod: inner.Pop}
 	kubescheduler.ReplaceQueue(sched, q)
-	q.open()
+	q.start()
 	for i := range 200 {
 		old := builders.Pod("web", "p"+strconv.Itoa(i)).UID(strconv.Itoa(i)).Obj()
 		updated := old.DeepCopy()
@@ -167,9 +167,9 @@ func (h *hastyQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 	return h.SchedulingQueue.Pop(logger) //nolint:wrapcheck // it is the queue's
 }
 
-// TestGuestThatIsPoppedAsItIsKeptOut: a guest that is kept out while the scheduling loop takes it is being tried, and
-// not outside; it is kept out once it returns.
-func TestGuestThatIsPoppedAsItIsKeptOut(t *testing.T) {
+// TestPodOverLimitIsPoppedAsItIsKeptOut: a pod over the limit that is kept out while the scheduling loop takes it is
+// being tried, and not in the backlog; it is kept out once it returns.
+func TestPodOverLimitIsPoppedAsItIsKeptOut(t *testing.T) {
 	metrics.Register()
 	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
 		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
@@ -180,27 +180,27 @@ func TestGuestThatIsPoppedAsItIsKeptOut(t *testing.T) {
 	}
 	limit(2)
 	q := newTenantQueue(&hastyQueue{SchedulingQueue: inner, logger: logger}, limited, events.NewFakeRecorder(9), logger, gangs)
-	q.open()
-	member, guest := builders.Pod("web", "a").UID("a").Obj(), builders.Pod("web", "b").UID("b").Obj()
+	q.start()
+	member, other := builders.Pod("web", "a").UID("a").Obj(), builders.Pod("web", "b").UID("b").Obj()
 	q.Add(logger, member)
 	popped, err := q.Pop(logger)
 	require.NoError(t, err)
 	require.Equal(t, member.UID, popped.Pod.UID)
-	q.Add(logger, guest)
+	q.Add(logger, other)
 	limit(1)
 	q.mu.Lock()
-	q.guests[guest.UID] = guest
+	q.overLimit[other.UID] = other
 	q.shed()
 	q.mu.Unlock()
 
 	popped, err = q.Pop(logger)
 	require.NoError(t, err)
-	require.Equal(t, guest.UID, popped.Pod.UID)
-	require.Zero(t, q.outside.Len(), "it is being tried")
-	require.Contains(t, q.admitted, guest.UID)
+	require.Equal(t, other.UID, popped.Pod.UID)
+	require.Zero(t, q.backlog.Len(), "it is being tried")
+	require.Contains(t, q.admitted, other.UID)
 	require.NoError(t, q.AddUnschedulableIfNotPresent(logger, popped, 0))
-	require.Equal(t, 1, q.outside.Len(), "it is over the limit")
-	require.NotContains(t, q.admitted, guest.UID)
+	require.Equal(t, 1, q.backlog.Len(), "it is over the limit")
+	require.NotContains(t, q.admitted, other.UID)
 }
 
 // TestPendingPodsWithGates: a pod with scheduling gates takes no place of others.
@@ -280,15 +280,15 @@ func TestPodsOfOneUID(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		does func(q *tenantQueue)
-		// wantOutside and wantQueued are the names of the pods that are kept out, and of those in kube-scheduler's
+		// wantBacklog and wantQueued are the names of the pods that are kept out, and of those in kube-scheduler's
 		// queue.
-		wantOutside, wantQueued []string
+		wantBacklog, wantQueued []string
 	}{
-		{name: "both are added", does: func(*tenantQueue) {}, wantOutside: []string{"x"}, wantQueued: []string{"m", "n"}},
+		{name: "both are added", does: func(*tenantQueue) {}, wantBacklog: []string{"x"}, wantQueued: []string{"m", "n"}},
 		{name: "both are activated", does: func(q *tenantQueue) {
 			q.Activate(q.logger, map[string]*corev1.Pod{"web/x": first, "web/y": second})
 		}, wantQueued: []string{"m", "n", "x"}},
-		{name: "the second is deleted", does: func(q *tenantQueue) { q.Delete(second) }, wantOutside: []string{"x"}, wantQueued: []string{"m", "n"}},
+		{name: "the second is deleted", does: func(q *tenantQueue) { q.Delete(second) }, wantBacklog: []string{"x"}, wantQueued: []string{"m", "n"}},
 		{name: "the first is deleted", does: func(q *tenantQueue) { q.Delete(first) }, wantQueued: []string{"m", "n"}},
 		{name: "the second is added when the first is in the queue", does: func(q *tenantQueue) {
 			q.Delete(n)
@@ -298,7 +298,7 @@ func TestPodsOfOneUID(t *testing.T) {
 			q.Delete(n)
 			q.Add(q.logger, n)
 			q.Delete(second)
-		}, wantOutside: []string{"n"}, wantQueued: []string{"m", "x"}},
+		}, wantBacklog: []string{"n"}, wantQueued: []string{"m", "x"}},
 		{name: "the second asks for a super cluster, and is tried", does: func(q *tenantQueue) {
 			q.Add(q.logger, asking)
 			for range 3 {
@@ -306,7 +306,7 @@ func TestPodsOfOneUID(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, q.AddUnschedulableIfNotPresent(q.logger, popped, 0))
 			}
-		}, wantOutside: []string{"x"}, wantQueued: []string{"m", "n", "y"}},
+		}, wantBacklog: []string{"x"}, wantQueued: []string{"m", "n", "y"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			logger, limited := ktesting.NewLogger(t, ktesting.NewConfig()), &policy.Ref{}
@@ -314,23 +314,23 @@ func TestPodsOfOneUID(t *testing.T) {
 			inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
 				queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
 			q := newTenantQueue(inner, limited, events.NewFakeRecorder(99), logger, oneGang{})
-			q.open()
+			q.start()
 			for _, pod := range []*corev1.Pod{m, n, first, second} {
 				q.Add(logger, pod)
 			}
 			tc.does(q)
-			var outside, queued []string
-			for i, kept := range q.outside.heap {
+			var backlog, queued []string
+			for i, kept := range q.backlog.heap {
 				require.Equal(t, i, kept.index)
-				outside = append(outside, kept.pod.Name)
+				backlog = append(backlog, kept.pod.Name)
 			}
-			require.Len(t, q.outside.byUID, len(outside))
+			require.Len(t, q.backlog.byUID, len(backlog))
 			pods, _ := inner.PendingPods()
 			for _, pod := range pods {
 				queued = append(queued, pod.Name)
 			}
 			slices.Sort(queued)
-			require.Empty(t, cmp.Diff(tc.wantOutside, outside))
+			require.Empty(t, cmp.Diff(tc.wantBacklog, backlog))
 			require.Empty(t, cmp.Diff(tc.wantQueued, queued))
 		})
 	}

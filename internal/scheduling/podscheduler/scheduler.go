@@ -146,7 +146,7 @@ func (p *Scheduler) Begin(ctx context.Context, fail func(error)) bool {
 	if err := p.scheduler.WaitForHandlersSync(ctx); err != nil {
 		return false
 	}
-	p.waiting.open()
+	p.waiting.start()
 	_, policyChanged := p.policy.Watch()
 	go func() {
 		defer engage.Recover(ctx, "pod scheduler of the tenant", fail)
