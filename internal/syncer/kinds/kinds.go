@@ -24,7 +24,7 @@ func Specs() []kind.Spec {
 		namespaces.NamespaceSpec(),
 		namespaces.QuotaSpec(),
 		pods.Spec(pods.Needs{
-			Isolated: network.Isolated, EnsureNode: nodes.EnsureNode, GoesWithPod: volumes.GoesWithPod, ClaimIsTakenBack: volumes.ClaimIsTakenBack, PriorityClass: dynamic.OfferedPriorityClass,
+			Isolated: network.Isolated, EnsureNode: nodes.Ensure, GoesWithPod: volumes.GoesWithPod, ClaimIsTakenBack: volumes.ClaimIsTakenBack, PriorityClass: dynamic.OfferedPriorityClass,
 		}),
 		tokens.Spec(),
 		nodes.Spec(),

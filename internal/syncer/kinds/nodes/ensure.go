@@ -13,8 +13,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// EnsureNode creates a tenant's Node for a node of the super cluster unless it exists.
-func EnsureNode(ctx context.Context, env *kind.Env, tenant *kind.Tenant, superName string) error {
+// Ensure creates a tenant's Node for a node of the super cluster unless it exists.
+func Ensure(ctx context.Context, env *kind.Env, tenant *kind.Tenant, superName string) error {
 	superNode, exists, _ := kind.Get[*corev1.Node](env.SuperCache, kind.Node, "", superName)
 	if !exists {
 		return engine.Waitf("node %s in the cache of the super cluster", superName)

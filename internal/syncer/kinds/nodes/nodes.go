@@ -114,7 +114,7 @@ func (n *Nodes) makeNode(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	if !wanted {
 		return 0, nil
 	}
-	return n.renewal(), EnsureNode(ctx, n.env, tenant, key.Name)
+	return n.renewal(), Ensure(ctx, n.env, tenant, key.Name)
 }
 
 // freshen updates a Node, and renews its Lease. One to which the tenant added too much stays as it is, and alive.
