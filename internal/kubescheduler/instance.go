@@ -114,12 +114,12 @@ func (i Instance) explaining(handle scheduler.FailureHandlerFn) scheduler.Failur
 			status = i.Failed(ctx, pod.Pod, status, why)
 		}
 		if !why.IsZero() {
-			status = worded(status, why.Message)
-			told := inWords{Framework: profile, ctx: ctx, client: i.Client, message: why.Message}
+			status = statusWithMessage(status, why.Message)
+			replaced := profileWithMessage{Framework: profile, ctx: ctx, client: i.Client, message: why.Message}
 			if by == refusedBy {
-				told.reason = i.RefusedReason
+				replaced.reason = i.RefusedReason
 			}
-			profile = told
+			profile = replaced
 		}
 		if i.KeepNominations {
 			nominating = nil

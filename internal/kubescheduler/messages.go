@@ -18,23 +18,23 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// worded returns status as kube-scheduler logs it: what the queue needs of it, and message for the reasons. The status
-// handed in is not changed.
-func worded(status *fwk.Status, message string) *fwk.Status {
+// statusWithMessage returns status as kube-scheduler logs it: what the queue needs of it, and message for the reasons.
+// The status handed in is not changed.
+func statusWithMessage(status *fwk.Status, message string) *fwk.Status {
 	var fit *framework.FitError
 	if !errors.As(status.AsError(), &fit) {
 		return status
 	}
-	told := *fit
+	fitError := *fit
 	_, reasons, _ := strings.Cut(message, "super clusters are available: ")
-	told.Diagnosis.PreFilterMsg, told.Diagnosis.PostFilterMsg = cmp.Or(reasons, message), ""
-	return fwk.NewStatus(status.Code()).WithError(&told)
+	fitError.Diagnosis.PreFilterMsg, fitError.Diagnosis.PostFilterMsg = cmp.Or(reasons, message), ""
+	return fwk.NewStatus(status.Code()).WithError(&fitError)
 }
 
-// inWords is the profile that kube-scheduler's failure handler gets for a Pod that was refused: the Event and the
-// condition that it writes have message in place of its own, which speaks of nodes and cannot be set. What the handler
-// decides about the queue is left to it.
-type inWords struct {
+// profileWithMessage is the profile that kube-scheduler's failure handler gets for a Pod that was refused: the Event
+// and the condition that it writes have message in place of its own, which speaks of nodes and cannot be set. What the
+// handler decides about the queue is left to it.
+type profileWithMessage struct {
 	framework.Framework
 	ctx     context.Context //nolint:containedctx // it is that of one call, whose interfaces hand none on
 	client  kubernetes.Interface
@@ -44,39 +44,39 @@ type inWords struct {
 }
 
 // EventRecorder returns a recorder of Events with the message.
-func (w inWords) EventRecorder() events.EventRecorder {
-	return wordedRecorder{w.Framework.EventRecorder(), tenancy.Cut(w.message, validation.NoteLengthLimit), w.reason}
+func (p profileWithMessage) EventRecorder() events.EventRecorder {
+	return recorderWithMessage{p.Framework.EventRecorder(), tenancy.Cut(p.message, validation.NoteLengthLimit), p.reason}
 }
 
 // APICacher returns what writes the condition with the message.
-func (w inWords) APICacher() framework.APICacher {
-	return wordedCalls{APICacher: w.Framework.APICacher(), inWords: w}
+func (p profileWithMessage) APICacher() framework.APICacher {
+	return apiCacherWithMessage{APICacher: p.Framework.APICacher(), profile: p}
 }
 
-type wordedRecorder struct {
+type recorderWithMessage struct {
 	events.EventRecorder
 	message, reason string
 }
 
 // Eventf implements events.EventRecorder.
-func (r wordedRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, _ string, _ ...any) {
+func (r recorderWithMessage) Eventf(regarding, related runtime.Object, kind, reason, action, _ string, _ ...any) {
 	r.EventRecorder.Eventf(regarding, related, kind, cmp.Or(r.reason, reason), action, "%s", r.message)
 }
 
-type wordedCalls struct {
+type apiCacherWithMessage struct {
 	framework.APICacher // nil without feature gate SchedulerAsyncAPICalls; the handler calls PatchPodStatus alone
-	inWords             inWords
+	profile             profileWithMessage
 }
 
 // PatchPodStatus implements framework.APICacher.
-func (c wordedCalls) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition, nominating *framework.NominatingInfo) (<-chan error, error) {
+func (c apiCacherWithMessage) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition, nominating *framework.NominatingInfo) (<-chan error, error) {
 	if condition != nil {
 		condition = condition.DeepCopy()
-		condition.Message = c.inWords.message
+		condition.Message = c.profile.message
 	}
 	if c.APICacher != nil {
 		return c.APICacher.PatchPodStatus(pod, condition, nominating) //nolint:wrapcheck // the handler logs it
 	}
 	call := apicalls.NewPodStatusPatchCall(pod, condition, nominating)
-	return nil, call.Execute(c.inWords.ctx, c.inWords.client) //nolint:wrapcheck // the handler logs it
+	return nil, call.Execute(c.profile.ctx, c.profile.client) //nolint:wrapcheck // the handler logs it
 }
