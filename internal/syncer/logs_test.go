@@ -69,7 +69,7 @@ func TestLogsOfReconcilesAreBounded(t *testing.T) {
 			require.NoError(t, failure)
 			var options engine.Options
 			s.order(&options)
-			options.Rests = nil
+			options.InSync = nil
 			made, failure := engine.New(options, metrics, &failing{err: err, most: objects + 1, done: done})
 			require.NoError(t, failure)
 			for i := range objects {

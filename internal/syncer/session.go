@@ -52,7 +52,7 @@ func (s *Syncer) Engage(ctx context.Context, tenant *tenants.Tenant, ready func(
 	defer session.cache.wait()
 	defer cancel()
 	// Super namespaces of a VirtualCluster that is being deleted go now, others stay.
-	defer func() { s.look(s.env.SuperNamespaces(tenant.Key)) }()
+	defer func() { s.resync(s.env.SuperNamespaces(tenant.Key)) }()
 	defer s.env.Forget(tenant.Key)
 	defer s.setSession(tenant.Key, nil)
 	var watching sync.WaitGroup
@@ -102,7 +102,7 @@ func (s *session) run(ctx context.Context, ready func()) error {
 		}
 		if superSynced && !served {
 			// Super namespaces that exist for Services alone are no longer needed: their reconciles delete them.
-			s.syncer.look(s.syncer.env.SuperNamespaces(s.tenant.Key))
+			s.syncer.resync(s.syncer.env.SuperNamespaces(s.tenant.Key))
 		}
 		select {
 		case <-ctx.Done():
@@ -146,7 +146,7 @@ func (s *session) watchPolicy(ctx context.Context) {
 		// Before the keys, so that none is reconciled with a policy whose successor is missed.
 		_, changed = s.tenant.Policy.Watch()
 		s.wake()
-		s.syncer.look(s.syncer.env.OfTenant(s.tenant))
+		s.syncer.resync(s.syncer.env.OfTenant(s.tenant))
 	}
 }
 
@@ -295,7 +295,7 @@ func (s *session) wake() {
 // filled is called once the informer of a source is synced: it enqueues the keys whose reconcile needs that cache.
 func (s *session) filled(from source) {
 	s.wake()
-	s.syncer.look(s.syncer.env.Filled(s.tenant, from.kind, from.namespace))
+	s.syncer.resync(s.syncer.env.Filled(s.tenant, from.kind, from.namespace))
 }
 
 // tenantChanged is called by the event handlers of the tenant's informers.

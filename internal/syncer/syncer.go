@@ -127,7 +127,7 @@ func New(ctx context.Context, mgr manager.Manager, options Options) (*Syncer, er
 	s.super = &informers{client: super, live: live, unserved: s.unserved, changed: s.superChanged, filled: s.superFilled}
 	s.env = &kind.Env{
 		Declared: kinds.Specs(), ID: s.id, SuperUID: options.Identity.UID, SuperCache: s.super, SuperHost: options.Super.Host, Answered: live.answered,
-		Tenant: s.tenant, Tenants: s.tenants, Look: s.look, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
+		Tenant: s.tenant, Tenants: s.tenants, Resync: s.resync, MetaRecorder: mgr.GetEventRecorderFor("superpool-syncer"),
 		PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, VNAgent: options.VNAgent, NodeLinger: options.NodeLinger, LeaseRenewal: options.LeaseRenewal, Clock: options.Engine.Clock, Metrics: options.Metrics,
 	}
 	s.env.LimitWrites(super)
@@ -213,7 +213,7 @@ func (s *Syncer) watchMeta(ctx context.Context, mgr manager.Manager, meta *proof
 		}
 		s.env.Told, s.env.Meta = s.addresses.in, mgr.GetClient()
 		s.env.Member = memberIn(meta)
-		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.look(nodes.NodeSets(s.env)) }); err != nil {
+		if s.env.VirtualNode, err = watchVirtualNode(ctx, mgr.GetCache(), s.id, func() { s.resync(nodes.NodeSets(s.env)) }); err != nil {
 			return err
 		}
 	}
@@ -339,7 +339,7 @@ func (s *Syncer) setCustom(customs []dynamic.Custom) {
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
 	}
-	s.look(dynamic.CustomKeys(s.env))
+	s.resync(dynamic.CustomKeys(s.env))
 }
 
 // superFilled is called once an informer of the super cluster is synced. Those that the engine waits for are followed,
@@ -356,8 +356,8 @@ func (s *Syncer) superFilled(from source) {
 	for _, tenant := range s.tenants() {
 		s.rewatch(tenant.Key)
 		if aside {
-			s.look(s.env.Filled(tenant, from.kind, from.namespace))
-			s.look(s.env.SuperNamespaces(tenant.Key))
+			s.resync(s.env.Filled(tenant, from.kind, from.namespace))
+			s.resync(s.env.SuperNamespaces(tenant.Key))
 		}
 	}
 }
@@ -403,15 +403,15 @@ func (s *Syncer) superChanged(kindName string, old, current client.Object) {
 
 // changed enqueues the keys that a change concerns, and lets the session of its tenant start and stop informers. What
 // the super cluster says of an object that is there goes to its tenant before new objects go down, and so does what is
-// left of it once the tenant's pod is bound. What rests, and itself has not changed, goes last.
+// left of it once the tenant's pod is bound. What is in sync, and itself has not changed, goes last.
 func (s *Syncer) changed(change kind.Change) {
-	finishes, found := s.env.Finishes(change)
+	first, found := s.env.HighPriority(change)
 	for _, key := range s.env.Changed(change) {
 		switch {
-		case found && key == finishes:
-			s.engine.AddFinishing(key)
+		case found && key == first:
+			s.engine.AddHighPriority(key)
 		case change.Found() || key.Kind != change.Kind:
-			s.engine.Look(key)
+			s.engine.Resync(key)
 		default:
 			s.engine.Add(key)
 		}
@@ -424,7 +424,7 @@ func (s *Syncer) changed(change kind.Change) {
 // namespaceChanged enqueues a tenant namespace whose NamespacePlacement has changed, and the objects in it.
 func (s *Syncer) namespaceChanged(tenant, namespace string) {
 	s.rewatch(tenant)
-	s.look(s.env.NamespaceChanged(tenant, namespace))
+	s.resync(s.env.NamespaceChanged(tenant, namespace))
 }
 
 // rewatch lets the session of a tenant compute again which informers it needs (session.run).
@@ -434,10 +434,10 @@ func (s *Syncer) rewatch(tenant string) {
 	}
 }
 
-// look enqueues objects of which it is not known whether they have changed.
-func (s *Syncer) look(keys []engine.Key) {
+// resync enqueues objects of which it is not known whether they have changed.
+func (s *Syncer) resync(keys []engine.Key) {
 	for _, key := range keys {
-		s.engine.Look(key)
+		s.engine.Resync(key)
 	}
 }
 
@@ -449,14 +449,14 @@ func (s *Syncer) tenant(key string) *kind.Tenant {
 	return nil
 }
 
-// order lets the engine ask which keys go first: by tenants' weights, unless options have others, and by what rests.
-// What reconciles log of a tenant has the bounds of what its session does.
+// order lets the engine ask which keys go first: by tenants' weights, unless options have others, and by what is in
+// sync. What reconciles log of a tenant has the bounds of what its session does.
 func (s *Syncer) order(options *engine.Options) {
 	options.Logger = s.logger
 	if options.Weight == nil {
 		options.Weight = s.weight
 	}
-	options.Rests = s.env.Rests
+	options.InSync = s.env.InSync
 }
 
 // weight returns a tenant's share of the workers' time.

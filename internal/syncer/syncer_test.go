@@ -45,8 +45,8 @@ func (l listener) Reconcile(ctx context.Context, key engine.Key, _ time.Duration
 
 // listen returns a Syncer without clusters that works on keys of one kind. woken runs it once, and returns the keys of
 // that kind that were added before: those of tenant lastOf, and of any other tenant the first, and then so many that
-// rest.
-func listen(t *testing.T, kindName string) (s *Syncer, woken func(lastOf string, resting int) []engine.Key) {
+// are in sync.
+func listen(t *testing.T, kindName string) (s *Syncer, woken func(lastOf string, inSync int) []engine.Key) {
 	t.Helper()
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func listen(t *testing.T, kindName string) (s *Syncer, woken func(lastOf string,
 	s.order(&options)
 	s.engine, err = engine.New(options, metrics, heard)
 	require.NoError(t, err)
-	return s, func(lastOf string, resting int) []engine.Key {
+	return s, func(lastOf string, inSync int) []engine.Key {
 		last := engine.Key{Tenant: lastOf, Kind: kindName, Name: "last"}
 		s.engine.Add(last)
 		go func() { assert.NoError(t, s.engine.Run(t.Context())) }()
@@ -66,7 +66,7 @@ func listen(t *testing.T, kindName string) (s *Syncer, woken func(lastOf string,
 		for key := <-heard.keys; key != last; key = <-heard.keys {
 			keys = append(keys, key)
 		}
-		for range resting {
+		for range inSync {
 			keys = append(keys, <-heard.keys)
 		}
 		return keys
@@ -137,9 +137,9 @@ func TestSuperNodeChanged(t *testing.T) {
 	require.Empty(t, cmp.Diff(map[string]int{"a n1": 1, "c n1": 1}, got))
 }
 
-// TestWhatFinishesAPod tells the tenant of a pod that runs before the pods that came before it go down. Those that a
+// TestPriorityOfPods tells the tenant of a pod that runs before the pods that came before it go down. Those that a
 // list has found running come after that.
-func TestWhatFinishesAPod(t *testing.T) {
+func TestPriorityOfPods(t *testing.T) {
 	t.Parallel()
 	s, woken := listen(t, kind.Pod)
 	pods := newFilling()
@@ -162,8 +162,8 @@ func TestWhatFinishesAPod(t *testing.T) {
 		return pod
 	}
 	for _, change := range []kind.Change{
-		{Side: kind.SuperSide, Current: running("rests")},
-		{Side: kind.SuperSide, Old: running("rests too"), Current: running("rests too")},
+		{Side: kind.SuperSide, Current: running("in sync")},
+		{Side: kind.SuperSide, Old: running("in sync too"), Current: running("in sync too")},
 		{Side: kind.TenantSide, Tenant: "a", Current: tenants("new", "1", "")},
 		{Side: kind.TenantSide, Tenant: "a", Old: tenants("changed", "1", ""), Current: tenants("changed", "2", "")},
 		{Side: kind.TenantSide, Tenant: "a", Old: tenants("bound", "1", "r1.n1"), Current: tenants("bound", "2", "r1.n1")},
@@ -179,7 +179,7 @@ func TestWhatFinishesAPod(t *testing.T) {
 	for _, key := range woken("a", 2) {
 		got = append(got, key.Name)
 	}
-	require.Empty(t, cmp.Diff([]string{"binds", "runs", "ended", "new", "changed", "bound", "created", "rests", "rests too"}, got))
+	require.Empty(t, cmp.Diff([]string{"binds", "runs", "ended", "new", "changed", "bound", "created", "in sync", "in sync too"}, got))
 }
 
 // TestRunningPodsDoNotHoldUpNewOnes: what concerns all pods of a namespace looks at new ones first.
@@ -191,7 +191,7 @@ func TestRunningPodsDoNotHoldUpNewOnes(t *testing.T) {
 		"a quota is gone":     func(s *Syncer) { s.superChanged(kind.Quota, quota, nil) },
 		"a placement changes": func(s *Syncer) { s.namespaceChanged("a", "web") },
 		"a cache is filled":   func(s *Syncer) { s.session("a").filled(source{kind: kind.Pod}) },
-		"the policy changes":  func(s *Syncer) { s.look(s.env.OfTenant(s.tenant("a"))) },
+		"the policy changes":  func(s *Syncer) { s.resync(s.env.OfTenant(s.tenant("a"))) },
 		"a super pod is found": func(s *Syncer) {
 			s.superChanged(kind.Pod, nil, builders.Owned(builders.Pod("a-web", "runs").Obj(), owner("a", "web")))
 			s.changed(kind.Change{Kind: kind.Pod, Tenant: "a", Current: builders.Pod("web", "new").Obj()})

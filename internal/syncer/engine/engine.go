@@ -54,9 +54,9 @@ type Options struct {
 	Patrol time.Duration
 	// Weight of a tenant, see QueueOptions.
 	Weight func(tenant string) int
-	// Rests returns whether an object looks as if nothing were to be done about it (Engine.Look); nil means that none
-	// does. It is called by several goroutines, event handlers among them, and must not block.
-	Rests func(Key) bool
+	// InSync returns whether an object looks as if nothing were to be done about it (Engine.Resync); nil means that
+	// none does. It is called by several goroutines, event handlers among them, and must not block.
+	InSync func(Key) bool
 	// Serves returns whether this process reconciles keys of a tenant now; nil means that it does those of all. Keys of
 	// others are dropped. A key without a tenant is everybody's. It must not block.
 	Serves func(tenant string) bool
@@ -115,24 +115,24 @@ func kindOf(key Key) string {
 	return name
 }
 
-// AddFinishing adds key like Add, to go before what Add adds of its tenant: an object that is nearly done.
-func (e *Engine) AddFinishing(key Key) {
+// AddHighPriority adds key like Add, to go before what Add adds of its tenant: an object that is nearly done.
+func (e *Engine) AddHighPriority(key Key) {
 	if queue, exists := e.queues[kindOf(key)]; exists && e.serves(key.Tenant) {
-		queue.AddFinishing(key)
+		queue.AddHighPriority(key)
 	}
 }
 
-// Look adds key like Add, although nothing is known to have changed: it goes after what Add adds of its tenant if the
-// object rests (Options.Rests).
-func (e *Engine) Look(key Key) {
+// Resync adds key like Add, although nothing is known to have changed: it goes after what Add adds of its tenant if the
+// object is in sync (Options.InSync).
+func (e *Engine) Resync(key Key) {
 	if queue, exists := e.queues[kindOf(key)]; exists && e.serves(key.Tenant) {
-		e.look(queue, key)
+		e.resync(queue, key)
 	}
 }
 
-func (e *Engine) look(queue *Queue, key Key) {
-	if e.options.Rests != nil && e.options.Rests(key) {
-		queue.AddResting(key)
+func (e *Engine) resync(queue *Queue, key Key) {
+	if e.options.InSync != nil && e.options.InSync(key) {
+		queue.AddLowPriority(key)
 		return
 	}
 	queue.Add(key)
@@ -190,7 +190,7 @@ func (e *Engine) patrol(ctx context.Context, kind Kind) {
 	ticker := e.options.Clock.NewTicker(e.options.Patrol)
 	defer ticker.Stop()
 	for {
-		e.lookAtAll(ctx, kind)
+		e.resyncAll(ctx, kind)
 		select {
 		case <-ctx.Done():
 			return
@@ -202,12 +202,12 @@ func (e *Engine) patrol(ctx context.Context, kind Kind) {
 // Patrol adds the keys of all objects to their queues, as once per Options.Patrol. It sends no request.
 func (e *Engine) Patrol(ctx context.Context) {
 	for _, kind := range e.kinds {
-		e.lookAtAll(ctx, kind)
+		e.resyncAll(ctx, kind)
 	}
 }
 
-// lookAtAll adds the keys of a kind to its queue (Look). If it panics, some are left out until the next patrol.
-func (e *Engine) lookAtAll(ctx context.Context, kind Kind) {
+// resyncAll adds the keys of a kind to its queue (Resync). If it panics, some are left out until the next patrol.
+func (e *Engine) resyncAll(ctx context.Context, kind Kind) {
 	defer engage.Recover(ctx, "patrol of kind "+kind.Name(), nil)
 	queue, served := e.queues[kind.Name()], map[string]bool{}
 	for _, key := range kind.Keys() {
@@ -215,7 +215,7 @@ func (e *Engine) lookAtAll(ctx context.Context, kind Kind) {
 			served[key.Tenant] = e.serves(key.Tenant)
 		}
 		if served[key.Tenant] {
-			e.look(queue, key)
+			e.resync(queue, key)
 		}
 	}
 }

@@ -333,15 +333,15 @@ func TestEngineOfAShard(t *testing.T) {
 		})
 		require.NoError(t, err)
 		made.Add(key("a", "gone")) // nobody leads yet
-		made.AddFinishing(key("a", "gone"))
+		made.AddHighPriority(key("a", "gone"))
 		leads.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- made.Run(ctx) }()
 		require.Equal(t, []string{"/everybody's", "a/there"}, told())
 		made.Add(key("a", "new"))
-		made.AddFinishing(key("b", "new"))
-		made.Look(key("b", "new"))
+		made.AddHighPriority(key("b", "new"))
+		made.Resync(key("b", "new"))
 		require.Equal(t, []string{"a/new"}, told())
 		made.Patrol(ctx)
 		require.Equal(t, []string{"/everybody's", "a/there"}, told())
@@ -400,7 +400,7 @@ func TestPatrolAtOnce(t *testing.T) {
 	})
 }
 
-// TestWhatIsNewGoesFirst: a patrol over all that rests does not hold up what is new, nor what it finds undone.
+// TestWhatIsNewGoesFirst: a patrol over all that is in sync does not hold up what is new, nor what it finds undone.
 func TestWhatIsNewGoesFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -410,26 +410,26 @@ func TestWhatIsNewGoesFirst(t *testing.T) {
 		var order []string
 		key := func(name string) engine.Key { return engine.Key{Tenant: "a", Kind: "kind", Name: name} }
 		works := &kind{
-			known: []engine.Key{key("rests 1"), key("rests 2"), key("undone"), key("rests 3")},
+			known: []engine.Key{key("in sync 1"), key("in sync 2"), key("undone"), key("in sync 3")},
 			reconcile: func(key engine.Key, _ time.Duration) (time.Duration, error) {
 				order = append(order, key.Name)
 				return 0, nil
 			},
 		}
 		made, err := engine.New(engine.Options{
-			Workers: 1, Rests: func(key engine.Key) bool { return strings.HasPrefix(key.Name, "rests") },
+			Workers: 1, InSync: func(key engine.Key) bool { return strings.HasPrefix(key.Name, "in sync") },
 		}, metrics, works)
 		require.NoError(t, err)
 		made.Patrol(ctx)
 		works.known = nil // Run patrols as well
-		made.Look(key("rests 4"))
+		made.Resync(key("in sync 4"))
 		made.Add(key("new"))
 		go func() {
 			<-time.After(time.Second)
 			cancel()
 		}()
 		require.NoError(t, made.Run(ctx))
-		require.Equal(t, []string{"undone", "new", "rests 1", "rests 2", "rests 3", "rests 4"}, order)
+		require.Equal(t, []string{"undone", "new", "in sync 1", "in sync 2", "in sync 3", "in sync 4"}, order)
 	})
 }
 

@@ -2,24 +2,25 @@ package engine
 
 import "container/list"
 
-// lane is one of a tenant's three lanes. What finishes an object goes before what begins one: in a burst of new pods,
-// the status of a pod that runs would else wait behind the creation of all that came after it. What probably rests goes
-// last: a new pod would else wait behind all that run, at each patrol and when a syncer starts.
+// lane is one of a tenant's three lanes, by priority. What the super cluster says of an object goes before new objects:
+// in a burst of new pods, the status of a pod that runs would else wait behind the creation of all that came after it.
+// What is probably in sync goes last: a new pod would else wait behind all that run, at each patrol and when a syncer
+// starts.
 type lane int
 
 const (
-	// finishes is the first lane: what the super cluster says, and pods that were just bound in their tenant.
-	finishes lane = iota
-	// begins is the second one: all else.
-	begins
-	// rests is the last one: what is looked at to see that nothing is to be done.
-	rests
+	// highPriority is the lane of what the super cluster says, and of pods that were just bound in their tenant.
+	highPriority lane = iota
+	// normalPriority is that of all else.
+	normalPriority
+	// lowPriority is that of objects in sync, which are reconciled to see that nothing is to be done.
+	lowPriority
 	laneCount
 )
 
 // servedBefore is how many keys of the lanes before it are served for one of a lane, where it has some: objects that
-// never come to rest hold up others, but not for ever.
-var servedBefore = [laneCount]int{begins: 8, rests: 32}
+// never are in sync hold up others, but not for ever.
+var servedBefore = [laneCount]int{normalPriority: 8, lowPriority: 32}
 
 // lanes are the keys of one tenant that wait. The zero value is empty.
 type lanes struct {
@@ -71,7 +72,7 @@ func (l *lanes) next() lane {
 	for i := range laneCount {
 		switch {
 		case l.keys[i].Len() == 0:
-		case l.passed[i] >= servedBefore[i] && i != finishes:
+		case l.passed[i] >= servedBefore[i] && i != highPriority:
 			return i
 		case first == laneCount:
 			first = i

@@ -136,29 +136,30 @@ func NewQueue(options QueueOptions) *Queue {
 	return q
 }
 
-// Add puts key at the end of its tenant's second lane, unless it waits there already, or in the first one.
+// Add puts key at the end of its tenant's lane of normal priority, unless it waits there already, or in that of high
+// priority.
 func (q *Queue) Add(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(key, begins)
+	q.add(key, normalPriority)
 }
 
-// AddFinishing puts key at the end of its tenant's first lane, unless it waits there already.
-func (q *Queue) AddFinishing(key Key) {
+// AddHighPriority puts key at the end of its tenant's lane of high priority, unless it waits there already.
+func (q *Queue) AddHighPriority(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(key, finishes)
+	q.add(key, highPriority)
 }
 
-// AddResting puts key at the end of its tenant's last lane, unless it waits already.
-func (q *Queue) AddResting(key Key) {
+// AddLowPriority puts key at the end of its tenant's lane of low priority, unless it waits already.
+func (q *Queue) AddLowPriority(key Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(key, rests)
+	q.add(key, lowPriority)
 }
 
-// AddAfter adds key after delay, to the first lane if it is in processing and came from that, else to the second one.
-// An earlier AddAfter of key whose time comes first stays in force.
+// AddAfter adds key after delay, with high priority if it is in processing and came from that lane, else with normal
+// priority. An earlier AddAfter of key whose time comes first stays in force.
 func (q *Queue) AddAfter(key Key, delay time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,13 +184,13 @@ func (q *Queue) AddAfter(key Key, delay time.Duration) {
 	q.delayed[key] = delayedKey{due: due, lane: lane, timer: q.clock.AfterFunc(delay, func() { q.fire(key, due) })}
 }
 
-// laneOf returns the lane that a key comes back to: that from which it is in processing, if not the last one, since
-// what is to come back does not rest, and begins for any other.
+// laneOf returns the lane that a key comes back to: that from which it is in processing, if that is not the one of low
+// priority, since what is to come back is not in sync, and normalPriority for any other.
 func (q *Queue) laneOf(key Key) lane {
 	if work, exists := q.processing[key]; exists {
-		return min(work.lane, begins)
+		return min(work.lane, normalPriority)
 	}
-	return begins
+	return normalPriority
 }
 
 // AddRateLimited adds key after a delay that doubles with every AddRateLimited since the last Forget. Nothing is ever

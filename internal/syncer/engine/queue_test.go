@@ -18,15 +18,15 @@ import (
 // key is "a1": the first key of tenant a.
 func key(text string) engine.Key { return engine.Key{Tenant: text[:1], Name: text[1:]} }
 
-// add adds keys; one that ends in ! finishes an object, and one that ends in . rests.
+// add adds keys; one that ends in ! has high priority, and one that ends in . low priority.
 func add(queue *engine.Queue, keys string) {
 	for text := range strings.FieldsSeq(keys) {
-		if finishes, found := strings.CutSuffix(text, "!"); found {
-			queue.AddFinishing(key(finishes))
+		if high, found := strings.CutSuffix(text, "!"); found {
+			queue.AddHighPriority(key(high))
 			continue
 		}
-		if rests, found := strings.CutSuffix(text, "."); found {
-			queue.AddResting(key(rests))
+		if low, found := strings.CutSuffix(text, "."); found {
+			queue.AddLowPriority(key(low))
 			continue
 		}
 		queue.Add(key(text))
@@ -73,20 +73,20 @@ func TestQueueOrder(t *testing.T) {
 		{name: "a greedy tenant does not hold up others", added: "a1 a2 a3 a4 a5 b1 c1 c2", want: "a1 b1 c1 a2 c2 a3 a4 a5"},
 		{name: "a key that waits is not added again", added: "a1 b1 a1 b1 a1 a2", want: "a1 b1 a2"},
 		{name: "a heavier tenant takes more per turn", weights: map[string]int{"b": 2}, added: "a1 a2 a3 b1 b2 b3", want: "a1 b1 b2 a2 b3 a3"},
-		{name: "what finishes an object goes before what begins one", added: "a1 a2 a3! a4 a5!", want: "a3 a5 a1 a2 a4"},
-		{name: "what waits to begin and then to finish is served once", added: "a1 a2 a3 a2!", want: "a2 a1 a3"},
-		{name: "what waits to finish is not put off", added: "a1 a2! a2 a3", want: "a2 a1 a3"},
-		{name: "what finishes goes only before keys of its own tenant", added: "a1 b1 a2! a3!", want: "a2 b1 a3 a1"},
-		{name: "what begins is not held up for ever", added: "a0 a1! a2! a3! a4! a5! a6! a7! a8! a9!", want: "a1 a2 a3 a4 a5 a6 a7 a8 a0 a9"},
-		{name: "what rests goes after what begins", added: "a1. a2 a3. a4! a5", want: "a4 a2 a5 a1 a3"},
-		{name: "what rests and then begins is served once", added: "a1. a2. a3 a2", want: "a3 a2 a1"},
-		{name: "what waits to begin is not put off", added: "a1 a2 a1.", want: "a1 a2"},
-		{name: "what rests is not held up for ever", added: "ar. " + many(1, 33, ""), want: many(1, 32, "") + " ar a33"},
+		{name: "high priority goes before normal priority", added: "a1 a2 a3! a4 a5!", want: "a3 a5 a1 a2 a4"},
+		{name: "a key of normal and then of high priority is served once", added: "a1 a2 a3 a2!", want: "a2 a1 a3"},
+		{name: "a key of high priority is not put off", added: "a1 a2! a2 a3", want: "a2 a1 a3"},
+		{name: "high priority goes only before keys of its own tenant", added: "a1 b1 a2! a3!", want: "a2 b1 a3 a1"},
+		{name: "normal priority is not held up for ever", added: "a0 a1! a2! a3! a4! a5! a6! a7! a8! a9!", want: "a1 a2 a3 a4 a5 a6 a7 a8 a0 a9"},
+		{name: "low priority goes after normal priority", added: "a1. a2 a3. a4! a5", want: "a4 a2 a5 a1 a3"},
+		{name: "a key of low and then of normal priority is served once", added: "a1. a2. a3 a2", want: "a3 a2 a1"},
+		{name: "a key of normal priority is not put off", added: "a1 a2 a1.", want: "a1 a2"},
+		{name: "low priority is not held up for ever", added: "ar. " + many(1, 33, ""), want: many(1, 32, "") + " ar a33"},
 		{
-			name: "what begins is held up less than what rests", added: "ar. " + many(1, 33, "!") + " ab",
+			name: "normal priority is held up less than low priority", added: "ar. " + many(1, 33, "!") + " ab",
 			want: many(1, 8, "") + " ab " + many(9, 31, "") + " ar a32 a33",
 		},
-		{name: "what rests goes only after keys of its own tenant", added: "a1. b1 b2 b3", want: "a1 b1 b2 b3"},
+		{name: "low priority goes only after keys of its own tenant", added: "a1. b1 b2 b3", want: "a1 b1 b2 b3"},
 		{name: "a weight below one counts as one", weights: map[string]int{"a": -3}, added: "a1 a2 b1", want: "a1 b1 a2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestQueueHandsOutAKeyOnce(t *testing.T) {
 	require.Equal(t, 0, queue.Len())
 }
 
-// TestAKeyInProcessingMayRest: one that is looked at while it is in processing goes after what begins then.
-func TestAKeyInProcessingMayRest(t *testing.T) {
+// TestLowPriorityOfAKeyInProcessing: one that gets it while it is in processing goes after those of normal priority.
+func TestLowPriorityOfAKeyInProcessing(t *testing.T) {
 	t.Parallel()
 	queue := engine.NewQueue(engine.QueueOptions{})
 	add(queue, "a1")
@@ -138,8 +138,8 @@ func TestAKeyInProcessingMayRest(t *testing.T) {
 	require.Equal(t, "a2 a1", drain(t, queue))
 }
 
-// TestWhatComesBackDoesNotRest: a key that failed, or is to come again, goes before those that rest.
-func TestWhatComesBackDoesNotRest(t *testing.T) {
+// TestPriorityOfWhatComesBack: a key that failed, or is to come again, goes before those of low priority.
+func TestPriorityOfWhatComesBack(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(time.Unix(0, 0))
 	queue := engine.NewQueue(engine.QueueOptions{Clock: clock})
@@ -161,12 +161,12 @@ func TestQueueKeepsTheLaneOfAKey(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		// again is called while a2 is in processing, which was the only key to finish.
+		// again is called while a2 is in processing, which was the only key of high priority.
 		again func(queue *engine.Queue)
 		want  string
 	}{
 		{name: "that is added while it is in processing", again: func(queue *engine.Queue) { add(queue, "a2!") }, want: "a2 a1 a3"},
-		{name: "that only begins now", again: func(queue *engine.Queue) { add(queue, "a2") }, want: "a1 a3 a2"},
+		{name: "that has normal priority now", again: func(queue *engine.Queue) { add(queue, "a2") }, want: "a1 a3 a2"},
 		{name: "that was added twice while it was in processing", again: func(queue *engine.Queue) { add(queue, "a2 a2!") }, want: "a2 a1 a3"},
 		{name: "that failed", again: func(queue *engine.Queue) { queue.AddRateLimited(key("a2")) }, want: "a2 a1 a3"},
 		{name: "that comes again at a time of its own", again: func(queue *engine.Queue) { queue.AddAfter(key("a2"), time.Second) }, want: "a2 a1 a3"},

@@ -41,8 +41,8 @@ type Env struct {
 	// key.
 	Tenant  func(key string) *Tenant
 	Tenants func() []*Tenant
-	// Look adds keys to their queues, of objects that may have to change. It sends no request.
-	Look func(keys []engine.Key)
+	// Resync adds keys to their queues, of objects that may have to change. It sends no request.
+	Resync func(keys []engine.Key)
 	// SuperHost is the server of the super cluster's client configuration. Pods of isolated tenants may not reach it.
 	SuperHost string
 	// Missing returns whether the meta cluster has no VirtualCluster of that name and UID. A nil function stands for

@@ -12,10 +12,11 @@ func (e *Env) SuperKey(kind string, object client.Object) (engine.Key, bool) {
 	return e.kinds().spec(kind).KeyOf(object)
 }
 
-// Finishes returns the key of the object that a change of the super cluster is about, false if it has none or begins
-// there: what is said of it is still to be told to its tenant. So is the status of a tenant's pod that was just bound,
-// which happens once to a pod: no tenant gets others out of the way by it.
-func (e *Env) Finishes(change Change) (engine.Key, bool) {
+// HighPriority returns the key that a change is to be reconciled under before all others of its tenant, false if there
+// is none. It is that of the object that a change of the super cluster is about, unless the object is new there: what
+// is said of it is still to be told to its tenant. So is the status of a tenant's pod that was just bound, which
+// happens once to a pod: no tenant gets others out of the way by it.
+func (e *Env) HighPriority(change Change) (engine.Key, bool) {
 	switch {
 	case change.Found():
 		return engine.Key{}, false
@@ -27,11 +28,11 @@ func (e *Env) Finishes(change Change) (engine.Key, bool) {
 	return engine.Key{}, false
 }
 
-// Rests returns whether an object looks as if nothing were to be done about it (Spec.Rests). A side whose cache is not
-// filled is taken to be like the other one.
-func (e *Env) Rests(key engine.Key) bool {
+// InSync returns whether an object looks as if nothing were to be done about it (Spec.InSync). A side whose cache is
+// not filled is taken to be like the other one.
+func (e *Env) InSync(key engine.Key) bool {
 	spec := e.kinds().spec(key.Kind)
-	if spec.Rests == nil {
+	if spec.InSync == nil {
 		return false
 	}
 	superObject, superSynced := e.SuperCache.Get(key.Kind, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
@@ -46,7 +47,7 @@ func (e *Env) Rests(key engine.Key) bool {
 	if superObject == nil && !superSynced {
 		superObject = tenantObject
 	}
-	return tenantObject != nil && spec.Rests(tenantObject, superObject)
+	return tenantObject != nil && spec.InSync(tenantObject, superObject)
 }
 
 // Keys returns the keys of all objects of a kind in the caches of either side.

@@ -40,9 +40,9 @@ type Spec struct {
 	// Wakes holds, by the name of a kind, a function that returns the keys of this kind which a change of that kind
 	// enqueues. Without an entry for the kind itself, or for From, a change enqueues the key of the changed object.
 	Wakes map[string]func(*Env, Change) []engine.Key
-	// Rests returns whether an object looks as if nothing were to be done about it, so that others go before it
-	// (Env.Rests); nil means that none does. superObject is nil if there is none.
-	Rests func(tenantObject, superObject client.Object) bool
+	// InSync returns whether an object looks as if nothing were to be done about it, so that others go before it
+	// (Env.InSync); nil means that none does. superObject is nil if there is none.
+	InSync func(tenantObject, superObject client.Object) bool
 	// Aside is whether nothing but its own reconciler waits for its caches, which may never be synced.
 	Aside bool
 	// Last is whether its informer in the super cluster starts once the others there are synced, but for those Aside:

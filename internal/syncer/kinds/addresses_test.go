@@ -46,11 +46,11 @@ var (
 
 // book is the ClusterAddresses of a meta cluster, which the syncer's informer would show.
 type book struct {
-	meta   client.WithWatch
-	kind   engine.Kind
-	writes int
-	clock  *testingclock.FakePassiveClock
-	looked []engine.Key
+	meta     client.WithWatch
+	kind     engine.Kind
+	writes   int
+	clock    *testingclock.FakePassiveClock
+	resynced []engine.Key
 }
 
 // inPool lets the super cluster of p be one of a pool, in which the tenant has its namespace web in clusters.
@@ -72,7 +72,7 @@ func (p *pool) inPool(t *testing.T, clusters ...string) *book {
 			return to.Delete(ctx, object, options...)
 		},
 	}).Build()
-	p.env.Clock, p.env.Meta, p.env.Look = b.clock, b.meta, func(keys []engine.Key) { b.looked = append(b.looked, keys...) }
+	p.env.Clock, p.env.Meta, p.env.Resync = b.clock, b.meta, func(keys []engine.Key) { b.resynced = append(b.resynced, keys...) }
 	p.env.Told = func(namespace string) (told []*tenancyv1alpha1.ClusterAddresses) {
 		var list tenancyv1alpha1.ClusterAddressesList
 		require.NoError(t, b.meta.List(t.Context(), &list, client.InNamespace(namespace)))
@@ -310,17 +310,17 @@ func TestNetworkIsTold(t *testing.T) {
 	b.hasNodes(t, "r2", "10.220.0.11/32")
 	require.Equal(t, networkKey, network.AddressesChanged(p.env, tenancyv1alpha1.ManagerNamespace, "r2"))
 	b.reconcile(t, networkKey)
-	require.Contains(t, b.looked, engine.Key{Kind: kind.Isolation})
+	require.Contains(t, b.resynced, engine.Key{Kind: kind.Isolation})
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
 	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
-	require.Contains(t, b.looked, isolationKey)
+	require.Contains(t, b.resynced, isolationKey)
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.220.0.11/32", "10.221.0.0/16", "169.254.0.0/16"}, excepts())
 	require.Contains(t, p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From, peerAt("10.220.0.11/32"))
 
-	b.looked = nil
+	b.resynced = nil
 	b.reconcile(t, networkKey)
-	require.Empty(t, b.looked, "nothing has changed")
+	require.Empty(t, b.resynced, "nothing has changed")
 }
 
 // TestAgentsAreTold: a tenant's pods reach the vn-agents of all its Nodes, as its metrics server does, and nothing else
@@ -448,7 +448,7 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 				tc.tell(&other.Status, singles(220+i, 60))
 				require.NoError(t, b.meta.Update(t.Context(), other))
 			}
-			b.looked = nil
+			b.resynced = nil
 			look()
 			condition := said()
 			require.NotNil(t, condition)
@@ -462,9 +462,9 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 
 			b.tells(t, "r6", []string{"10.224.0.0/16"})
 			p.superCache[kind.Node] = p.superCache[kind.Node][:1]
-			b.looked = nil
+			b.resynced = nil
 			look()
-			require.Contains(t, b.looked, networkToldKey, "what is said follows from what is seen")
+			require.Contains(t, b.resynced, networkToldKey, "what is said follows from what is seen")
 			require.Equal(t, metav1.ConditionTrue, said().Status)
 		})
 	}
@@ -625,8 +625,8 @@ func TestAddressesAreTakenUp(t *testing.T) {
 				b.tells(t, "r3", tc.third)
 			}
 			b.reconcile(t, takenKey)
-			require.Contains(t, b.looked, isolationKey)
-			require.Contains(t, b.looked, engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "one"})
+			require.Contains(t, b.resynced, isolationKey)
+			require.Contains(t, b.resynced, engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "one"})
 			found := p.isolation(t)
 			for _, from := range []peers{found["superpool-isolation-ingress-0"].Spec.Ingress[0].From, found["superpool-isolation-egress-0"].Spec.Egress[0].To} {
 				var got []string
@@ -650,10 +650,10 @@ func TestAddressesAreTakenUp(t *testing.T) {
 			if warned {
 				require.Contains(t, <-p.events.Events, "Warning TooManyPodsElsewhere Super cluster r1: pods of this namespace and some of those in r2 do not reach each other")
 			}
-			b.looked = nil
+			b.resynced = nil
 			b.clock.SetTime(b.clock.Now().Add(time.Minute))
 			b.reconcile(t, takenKey)
-			require.Empty(t, b.looked, "nothing has changed")
+			require.Empty(t, b.resynced, "nothing has changed")
 		})
 	}
 }
@@ -682,7 +682,7 @@ func TestRangesThatOthersToldFirst(t *testing.T) {
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
 	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
-	require.Contains(t, b.looked, takenKey)
+	require.Contains(t, b.resynced, takenKey)
 	require.Empty(t, addresses(), "here it is somebody else's")
 }
 

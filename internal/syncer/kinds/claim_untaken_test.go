@@ -63,7 +63,7 @@ func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
 		})
 		spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
 	}))
-	c.env.Clock, c.env.PodPatience, c.env.Look = c.clock, time.Minute, func([]engine.Key) {}
+	c.env.Clock, c.env.PodPatience, c.env.Resync = c.clock, time.Minute, func([]engine.Key) {}
 	require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}))

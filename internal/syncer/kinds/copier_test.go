@@ -81,7 +81,7 @@ func newPool(t testing.TB, super interceptor.Funcs) *pool {
 	p.env = &kind.Env{
 		Declared: kinds.Specs(), ID: "r1", SuperUID: superUID, Super: p.superClient, SuperCache: p.superCache, Metrics: metrics, Clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0)),
 		Tenant: func(string) *kind.Tenant { return p.tenant }, Tenants: func() []*kind.Tenant { return []*kind.Tenant{p.tenant} },
-		Look: func([]engine.Key) {},
+		Resync: func([]engine.Key) {},
 	}
 	kinds.SetCustom(p.env, nil)
 	p.assigns(builders.Client(placementScheme(t)).Build(), nil)

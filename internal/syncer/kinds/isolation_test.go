@@ -514,7 +514,7 @@ func TestNetworkOfNodes(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	p.env.Clock = clock
 	var got []engine.Key
-	p.env.Look = func(keys []engine.Key) { got = append(got, keys...) }
+	p.env.Resync = func(keys []engine.Key) { got = append(got, keys...) }
 	look := func() time.Duration {
 		got = nil
 		after, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
@@ -545,7 +545,7 @@ func TestNetworkOfPods(t *testing.T) {
 	p := newPool(t, interceptor.Funcs{})
 	p.placed(t)
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	p.env.Clock, p.env.Look = clock, func([]engine.Key) {}
+	p.env.Clock, p.env.Resync = clock, func([]engine.Key) {}
 	look := engine.Key{Kind: kind.Isolation}
 	excepts := func(block int) []string {
 		clock.SetTime(clock.Now().Add(5 * time.Second))

@@ -610,8 +610,8 @@ func TestNamespaceEnqueuesWhatItHolds(t *testing.T) {
 		require.Contains(t, keys, key)
 		require.Less(t, len(keys), 5)
 	}
-	looked := 0
-	p.env.Look = func(keys []engine.Key) { looked += len(keys) }
+	resynced := 0
+	p.env.Resync = func(keys []engine.Key) { resynced += len(keys) }
 	superNamespace := p.namespace.(*corev1.Namespace) //nolint:forcetypeassert // newPool makes one
 	for _, step := range []struct {
 		name   string
@@ -631,8 +631,8 @@ func TestNamespaceEnqueuesWhatItHolds(t *testing.T) {
 		{name: "the tenant is forgotten", change: func() { p.env.Forget(clusterKey) }, want: all},
 	} {
 		step.change()
-		looked = 0
+		resynced = 0
 		_, _ = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0) // whatever else it finds to do, or to wait for
-		require.Equal(t, step.want, looked, step.name)
+		require.Equal(t, step.want, resynced, step.name)
 	}
 }

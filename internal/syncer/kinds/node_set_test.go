@@ -42,7 +42,7 @@ func TestNodeSetIsNotReplacedByAnOlderOne(t *testing.T) {
 	nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 	p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
 	p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{superNode}, []client.Object{&corev1.Pod{}}
-	p.env.Look = func([]engine.Key) {}
+	p.env.Resync = func([]engine.Key) {}
 	nodes, key := p.kind(kind.Node), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
 	reads := &held{answer: builders.Resources("cpu", "1", "pods", "5")}
 	p.env.Assignments = reads

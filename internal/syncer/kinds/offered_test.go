@@ -323,7 +323,7 @@ func TestOfferOfNobody(t *testing.T) {
 
 	p.placed(t)
 	var enqueued []engine.Key
-	p.env.Look = func(keys []engine.Key) { enqueued = append(enqueued, keys...) }
+	p.env.Resync = func(keys []engine.Key) { enqueued = append(enqueued, keys...) }
 	_, err = p.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer}, 0)
 	require.NoError(t, err)
 	require.Contains(t, enqueued, offerOfFast)

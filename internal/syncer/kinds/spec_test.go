@@ -183,8 +183,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestRests: what is looked at without a change that is known waits behind what is new, unless something looks undone.
-func TestRests(t *testing.T) {
+// TestInSync: what is resynced without a change that is known waits behind what is new, unless something looks undone.
+func TestInSync(t *testing.T) {
 	t.Parallel()
 	pod := func(phase corev1.PodPhase, changes ...func(*corev1.Pod)) *corev1.Pod {
 		made := builders.Pod("web", "p").Phase(phase).Obj()
@@ -252,7 +252,7 @@ func TestRests(t *testing.T) {
 			if tc.superUnsynced {
 				p.env.SuperCache = unfilled{cache: p.superCache, of: kindName}
 			}
-			require.Equal(t, tc.want, p.env.Rests(engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "p"}))
+			require.Equal(t, tc.want, p.env.InSync(engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "p"}))
 		})
 	}
 }

@@ -222,7 +222,7 @@ func (o *Offers) reconcileSet(ctx context.Context, tenant *kind.Tenant) error {
 		return err
 	}
 	keys := offerKeys(o.env, tenant)
-	o.env.Look(slices.DeleteFunc(keys, func(key engine.Key) bool { return key.Name == "" }))
+	o.env.Resync(slices.DeleteFunc(keys, func(key engine.Key) bool { return key.Name == "" }))
 	return nil
 }
 

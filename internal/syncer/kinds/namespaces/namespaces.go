@@ -62,7 +62,7 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 		return 0, engine.Waitf("the cache of super namespaces")
 	}
 	if standingsOf(n.env).changes(key, standingOf(n.env, key, superNamespace)) {
-		n.env.Look(n.env.InNamespace(key.Tenant, key.Name))
+		n.env.Resync(n.env.InNamespace(key.Tenant, key.Name))
 	}
 	assignment, err := n.env.Assignments.Of(ctx, key.Tenant, key.Name)
 	if err != nil {

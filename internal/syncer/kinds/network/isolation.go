@@ -212,10 +212,10 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 func (i *Isolation) look() time.Duration {
 	changed, after := networkOf(i.env).look(i.env)
 	if changed {
-		i.env.Look(append(networkKeys(i.env), takeUpKeys(i.env)...))
-		i.env.Look(isolationKeys(i.env))
-		i.env.Look(i.env.Keys(kind.NetworkPolicy))
-		i.env.Look(i.env.Keys(kind.EndpointSlice))
+		i.env.Resync(append(networkKeys(i.env), takeUpKeys(i.env)...))
+		i.env.Resync(isolationKeys(i.env))
+		i.env.Resync(i.env.Keys(kind.NetworkPolicy))
+		i.env.Resync(i.env.Keys(kind.EndpointSlice))
 	}
 	return after
 }

@@ -80,8 +80,8 @@ func (n memberNetwork) equal(other memberNetwork) bool {
 func takeUp(e *kind.Env, tenant string) time.Duration {
 	if tenant == "" {
 		if othersOf(e).takeUpNetworks(e) {
-			e.Look([]engine.Key{{Kind: kind.Isolation}})
-			e.Look(takeUpKeys(e))
+			e.Resync([]engine.Key{{Kind: kind.Isolation}})
+			e.Resync(takeUpKeys(e))
 		}
 		return addressesPeriod
 	}
@@ -99,7 +99,7 @@ func takeUp(e *kind.Env, tenant string) time.Duration {
 			keys = append(keys, engine.Key{Tenant: tenant, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 		}
 	}
-	e.Look(keys)
+	e.Resync(keys)
 	// Each namespace has policies for both directions; other writes have the other half of the rate.
 	written := float64(2 * bytesNamed * namespaces * len(othersOf(e).of(e, tenant).addresses))
 	rate := connected.Policy.Get().Spec().Limits.Writes.BytesPerSecond.AsApproximateFloat64() / 2

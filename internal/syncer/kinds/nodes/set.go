@@ -95,7 +95,7 @@ func (n *Nodes) reconcileSet(ctx context.Context, tenant *kind.Tenant) error {
 			keys = append(keys, engine.Key{Tenant: tenant.Key, Kind: kind.Node, Name: name})
 		}
 	}
-	n.env.Look(keys)
+	n.env.Resync(keys)
 	n.reportBeyond(tenant, set)
 	return nil
 }

@@ -19,7 +19,7 @@ func Spec(needs Needs) kind.Spec {
 		Tenant:  &kind.Watch{Object: &corev1.Pod{}, Labels: func(env *kind.Env) string { return env.Assignments.PodSelector() }},
 		Super:   kind.WatchOwned(&corev1.Pod{}),
 		Indexes: map[string]func(client.Object) []string{kind.IndexNode: nodesOf, kind.IndexAddress: kind.AddressesOfPod},
-		Rests:   podRests,
+		InSync:  podInSync,
 		New:     func(env *kind.Env) engine.Kind { return &Pods{env: env, needs: needs} },
 	}
 	spec.Wakes = map[string]func(*kind.Env, kind.Change) []engine.Key{
@@ -53,8 +53,8 @@ func wakeOne(e *kind.Env, tenant, namespace string) []engine.Key {
 	return nil
 }
 
-// podRests returns whether a pod has ended, or runs and its tenant knows how.
-func podRests(tenantObject, superObject client.Object) bool {
+// podInSync returns whether a pod has ended, or runs and its tenant knows how.
+func podInSync(tenantObject, superObject client.Object) bool {
 	tenantPod, _ := tenantObject.(*corev1.Pod)
 	superPod, _ := superObject.(*corev1.Pod)
 	if tenantPod == nil || tenantPod.DeletionTimestamp != nil {

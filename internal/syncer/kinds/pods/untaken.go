@@ -180,7 +180,7 @@ func (p *Pods) takeBackClaims(pair *podPair) error {
 	if len(with) == 0 {
 		return nil
 	}
-	p.env.Look(with)
+	p.env.Resync(with)
 	return engine.Waitf("claim %s, which is taken back with the pod", with[0].Name)
 }
 
