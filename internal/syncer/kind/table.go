@@ -72,7 +72,7 @@ func (e *Env) Extend(more []Spec) {
 	made := newTable(slices.Concat(e.Declared, more))
 	e.table.Store(made)
 	// Another informer of a kind that is followed again counts all of it.
-	e.Tally.Drops(func(kind string) bool {
+	e.Tally.ForgetKinds(func(kind string) bool {
 		name, _, _ := strings.Cut(kind, perNamespace)
 		return !made.counted.Has(name)
 	})

@@ -152,8 +152,8 @@ func (t *tally) cancel(key engine.Key, creation bool) {
 	t.drop(key, count)
 }
 
-// Drops forgets the counts of kinds that nobody follows any more.
-func (t *tally) Drops(isGone func(kind string) bool) {
+// ForgetKinds forgets the counts of kinds that nobody follows any more.
+func (t *tally) ForgetKinds(isGone func(kind string) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.counts, func(at tenantKind, _ *tallyCount) bool { return isGone(at.kind) })
