@@ -19,7 +19,7 @@ const (
 )
 
 // servedBefore is how many keys of the lanes before it are served for one of a lane, where it has some: objects that
-// never are in sync hold up others, but not for ever.
+// are never in sync hold up others, but not for ever.
 var servedBefore = [laneCount]int{normalPriority: 8, lowPriority: 32}
 
 // lanes are the keys of one tenant that wait. The zero value is empty.
