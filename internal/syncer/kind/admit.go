@@ -198,7 +198,7 @@ func (e *Env) Permits(tenant *Tenant, key engine.Key, tenantObject, superObject,
 func (e *Env) Report(tenant *Tenant, key engine.Key, tenantObject, superObject client.Object, facts policy.Facts) {
 	permitted := e.Permits(tenant, key, tenantObject, superObject, nil, facts)
 	if permitted && e.warned(key, tenantObject, tenancy.ReasonPolicyForbids, ReasonTenantLimit) {
-		e.ClearWarning(key)
+		e.Settle(key)
 	}
 }
 

@@ -114,7 +114,7 @@ func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, rea
 }
 
 // Refuse notes that the super cluster has refused what an object needs, or has another's of that name, until the key is
-// in sync or gone (ClearWarning).
+// in sync or gone (Settle).
 func (e *Env) Refuse(key engine.Key, object client.Object) { e.refused.Set(key, object.GetUID()) }
 
 // IsRefused returns whether the super cluster has refused what an object needs.
@@ -140,9 +140,9 @@ func (e *Env) Said(key engine.Key, object client.Object, reason string) bool {
 
 func aboutOf(object client.Object, reason string) string { return string(object.GetUID()) + reason }
 
-// ClearWarning clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
+// Settle clears the last warning about key, so that the next one is recorded even if it is equal, and removes key
 // from those that wait for room, or were refused. Call it when key is in sync or gone.
-func (e *Env) ClearWarning(key engine.Key) {
+func (e *Env) Settle(key engine.Key) {
 	e.QuotaWaiters.Remove(key)
 	e.Tally.stopWaiting(key)
 	for _, share := range e.kinds().spec(key.Kind).Shares {

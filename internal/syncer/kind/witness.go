@@ -166,7 +166,7 @@ func (e *Env) End(ctx context.Context, tenant *Tenant, key engine.Key, definitio
 		superObject.SetLabels(labels)
 		return e.Done(ctx, key.Kind, "keep", e.Super.Update(ctx, superObject))
 	}
-	e.ClearWarning(key)
+	e.Settle(key)
 	return e.RemoveVersion(ctx, e.Super, key.Kind, superObject, proven)
 }
 

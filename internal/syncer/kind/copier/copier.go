@@ -219,7 +219,7 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	case !bounded:
 		return 0, c.exceeds(ctx, tenant, key, tenantObject, superObject, inSuper)
 	case !wanted && !inSuper:
-		c.Env.ClearWarning(key)
+		c.Env.Settle(key)
 		c.Env.Warnings.Clear(homeKey(key))
 		c.Env.Warnings.Clear(boundsKey(key))
 		c.drift.Delete(key)
@@ -450,7 +450,7 @@ func (c *Copier[T]) inSync(tenant *kind.Tenant, key engine.Key, tenantObject T, 
 		c.Env.WarnOnce(tenant, key, tenantObject, notice.Reason, fmt.Sprintf("Super cluster %s: %s", c.Env.ID, notice.Message))
 		return
 	}
-	c.Env.ClearWarning(key)
+	c.Env.Settle(key)
 }
 
 // refused warns the tenant if err is a refusal of the super cluster. It returns err.
@@ -480,6 +480,6 @@ func (c *Copier[T]) orphan(ctx context.Context, tenant *kind.Tenant, key engine.
 	case !lacks:
 		return engine.Waitf("the cache of the tenant's %ss", kind.TitleOf(c.Copy.Name))
 	}
-	c.Env.ClearWarning(key)
+	c.Env.Settle(key)
 	return c.Env.Remove(ctx, c.Env.Super, c.Copy.Name, "delete", superObject, nil, proven)
 }

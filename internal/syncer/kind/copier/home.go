@@ -68,7 +68,7 @@ func (c *Copier[T]) reconcileHome(ctx context.Context, tenant *kind.Tenant, key 
 	case c.Home.Elsewhere != nil:
 		err = c.down(ctx, tenant, key, c.Home.Elsewhere(tenant.Rules(), tenantObject), superObject, inSuper, waited)
 	default:
-		c.Env.ClearWarning(key)
+		c.Env.Settle(key)
 	}
 	if told := c.tell(ctx, tenant, key, tenantObject, superObject, home, isThere); err == nil {
 		err = told
@@ -161,7 +161,7 @@ func (c *Copier[T]) takeAway(ctx context.Context, tenant *kind.Tenant, key engin
 	if !ours || !tenant.Owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	c.Env.ClearWarning(key)
+	c.Env.Settle(key)
 	return c.Env.Remove(ctx, c.Env.Super, c.Copy.Name, "delete", superObject, nil, proven)
 }
 

@@ -304,7 +304,7 @@ func TakeBack(ctx context.Context, e *kind.Env, tenant *kind.Tenant, key engine.
 		return "", "", done // without an error the object is gone, which its informer says too
 	}
 	UntakenOf(e).tookBack(key, Of(object), object.GetResourceVersion())
-	e.ClearWarning(key)
+	e.Settle(key)
 	// One for which the recorder has no room is lost: the choice that it is about is gone.
 	tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, tenancy.Cut(message, tenancy.MaxEventNote))
 	return reason, message, nil

@@ -275,7 +275,7 @@ func (o *Offers) step(ctx context.Context, pair *offerPair, tenantObject client.
 			o.env.ID, pair.row.title))
 		return nil
 	case offer.Leave:
-		o.env.ClearWarning(pair.key)
+		o.env.Settle(pair.key)
 	}
 	return nil
 }
@@ -342,7 +342,7 @@ func (row *offered) setDefault(object, before client.Object) {
 func (o *Offers) write(ctx context.Context, pair *offerPair, tenantObject client.Object) error {
 	desired := pair.desired(tenantObject, o.env.ID)
 	if slice.DeepEqual(tenantObject, desired) {
-		o.env.ClearWarning(pair.key)
+		o.env.Settle(pair.key)
 		return nil
 	}
 	err := pair.tenant.Client.Update(ctx, desired)
@@ -389,7 +389,7 @@ func (o *Offers) withdraw(ctx context.Context, pair *offerPair) error {
 		if err != nil {
 			return kind.Unproven(err)
 		}
-		o.env.ClearWarning(pair.key)
+		o.env.Settle(pair.key)
 		return o.env.RemoveVersion(ctx, pair.tenant.Client, pair.row.name, live, proven.And(answered))
 	default:
 		return nil

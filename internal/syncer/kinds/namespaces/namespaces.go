@@ -250,7 +250,7 @@ func ofQuota(key engine.Key) engine.Key {
 
 // clearWarnings clears the warnings about a super namespace that is to be no more, and about its quota.
 func (n *Namespaces) clearWarnings(key engine.Key) {
-	n.env.ClearWarning(key)
+	n.env.Settle(key)
 	n.env.Warnings.Clear(ofQuota(key))
 }
 
@@ -291,7 +291,7 @@ func (n *Namespaces) update(ctx context.Context, tenant *kind.Tenant, key engine
 	}
 	if equality.Semantic.DeepEqual(superNamespace, desired) {
 		if fits {
-			n.env.ClearWarning(key)
+			n.env.Settle(key)
 		}
 		return false, nil
 	}

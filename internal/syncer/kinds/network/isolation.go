@@ -225,7 +225,7 @@ func (i *Isolation) look() time.Duration {
 func (i *Isolation) policies(tenant *kind.Tenant, key engine.Key) []*networkingv1.NetworkPolicy {
 	confinement := confinement(i.env, tenant)
 	if confinement == nil {
-		i.env.ClearWarning(key)
+		i.env.Settle(key)
 		i.env.Warnings.Clear(elsewhereKey(key))
 		return nil
 	}
@@ -237,7 +237,7 @@ func (i *Isolation) policies(tenant *kind.Tenant, key engine.Key) []*networkingv
 	}
 	policies, closed, bound := i.tolerable(tenant, key, own, confinement)
 	if len(closed) == 0 || len(own) == 0 {
-		i.env.ClearWarning(key)
+		i.env.Settle(key)
 		return policies
 	}
 	youngest := slices.MaxFunc(own, compareAge)

@@ -120,7 +120,7 @@ func (n *Nodes) makeNode(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 // freshen updates a Node, and renews its Lease. One to which the tenant added too much stays as it is, and alive.
 func (n *Nodes) freshen(ctx context.Context, tenant *kind.Tenant, key engine.Key, superNode, tenantNode *corev1.Node, share NodeShare) error {
 	if n.env.Bounded(tenant, key, tenantNode, policy.ExcessOfEntries(tenantNode)) {
-		n.env.ClearWarning(key)
+		n.env.Settle(key)
 		if err := n.update(ctx, tenant, superNode, tenantNode, share); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ const fieldNodeName = "spec.nodeName"
 
 // forget drops what is held in memory about a Node.
 func (n *Nodes) forget(key engine.Key) {
-	n.env.ClearWarning(key)
+	n.env.Settle(key)
 	n.idleSince.Delete(key)
 	n.shown.Delete(key)
 	n.leases.Delete(key)

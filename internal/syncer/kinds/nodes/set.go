@@ -104,7 +104,7 @@ func (n *Nodes) reconcileSet(ctx context.Context, tenant *kind.Tenant) error {
 func (n *Nodes) reportBeyond(tenant *kind.Tenant, set *nodeSet) {
 	key := nodeSetKey(tenant.Key)
 	if set.beyond == 0 {
-		n.env.ClearWarning(key)
+		n.env.Settle(key)
 		return
 	}
 	for _, name := range sets.List(set.names) {

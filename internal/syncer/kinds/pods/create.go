@@ -144,7 +144,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	switch {
 	case err == nil:
 		choice.UntakenOf(p.env).Drop(pair.key)
-		p.env.ClearWarning(pair.key)
+		p.env.Settle(pair.key)
 		p.tellLeftOut(pair)
 		p.tellSlowed(pair, superPod)
 		if podspec.UsesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {

@@ -43,7 +43,7 @@ func (p *Pods) bind(ctx context.Context, pair *podPair) error {
 		},
 		Target: corev1.ObjectReference{Kind: "Node", Name: tenancy.NodeName(p.env.ID, superNode)},
 	}
-	p.env.ClearWarning(pair.key)
+	p.env.Settle(pair.key)
 	err := pair.tenant.Client.SubResource("binding").Create(ctx, pair.tenantPod.DeepCopy(), binding)
 	if err == nil {
 		momentsOf(p.env).bindings.Note(pair.key, pair.tenantPod.UID, p.env.Clock.Now())

@@ -57,7 +57,7 @@ func about(key engine.Key, what string) engine.Key {
 
 // forgetWarnings clears all that was told of a pod.
 func (p *Pods) forgetWarnings(key engine.Key) {
-	p.env.ClearWarning(key)
+	p.env.Settle(key)
 	for _, what := range [...]string{aboutTolerations, aboutCertificates, aboutReadiness} {
 		p.env.Warnings.Clear(about(key, what))
 	}

@@ -71,7 +71,7 @@ func (t *Tokens) perform(ctx context.Context, step TokenStep, pair *tokenPair) (
 	case TokenStepNone:
 		return 0, nil
 	case TokenStepForget:
-		t.env.ClearWarning(pair.key)
+		t.env.Settle(pair.key)
 		return 0, nil
 	case TokenStepIssue:
 		return t.issue(ctx, pair)
@@ -139,7 +139,7 @@ func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Sec
 	write := func() error { return t.env.Super.Create(ctx, desired) }
 	if pair.secret != nil {
 		if equality.Semantic.DeepEqual(pair.secret, desired) {
-			t.env.ClearWarning(pair.key)
+			t.env.Settle(pair.key)
 			return nil
 		}
 		existing = pair.secret
@@ -191,6 +191,6 @@ func (t *Tokens) deleteSecret(ctx context.Context, pair *tokenPair) error {
 	case !lacks:
 		return engine.Waitf("the cache of the tenant's pods")
 	}
-	t.env.ClearWarning(pair.key)
+	t.env.Settle(pair.key)
 	return t.env.Remove(ctx, t.env.Super, kind.Token, "delete", pair.secret, nil, proven)
 }

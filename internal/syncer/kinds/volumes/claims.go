@@ -122,7 +122,7 @@ func (c *Claims) perform(ctx context.Context, step ClaimStep, pair *claimPair, v
 	case ClaimStepNone:
 		return nil
 	case ClaimStepForget:
-		c.env.ClearWarning(pair.key)
+		c.env.Settle(pair.key)
 		return nil
 	case ClaimStepCreate, ClaimStepSync:
 		return c.copy(ctx, step, pair)
@@ -220,7 +220,7 @@ func (c *Claims) create(ctx context.Context, pair *claimPair) error {
 	}
 	if err == nil {
 		choice.UntakenOf(c.env).Drop(pair.key)
-		c.env.ClearWarning(pair.key)
+		c.env.Settle(pair.key)
 	}
 	if reason, message, refused := choice.RefusalOf(c.env, pair.tenant, pair.key, err); refused {
 		c.notTaken(pair, reason, message)
