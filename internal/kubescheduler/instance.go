@@ -20,11 +20,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/superpool/superpool/internal/refusal"
-	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins"
 )
 
-// Instance is what one kube-scheduler is built of. All fields but Gang, Failed, Refused, Judged, Hinted,
+// Instance is what one kube-scheduler is built of. All fields but Failed, Refused, Judged, Hinted,
 // RefusedReason, EqualPods and KeepNominations are required.
 type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
@@ -40,9 +39,6 @@ type Instance struct {
 	Plugins plugins.Options
 	// Recorders record Events about the Pods of the view.
 	Recorders profile.RecorderFactory
-	// Gang returns all slices of the gang of a slice that is pinned to a super cluster and was refused, in the order in
-	// which they are tried: why others refuse theirs is then told, too. Nil: it is not.
-	Gang func(pod *corev1.Pod) []*corev1.Pod
 	// Failed is called for each Pod that was not scheduled, by several goroutines, and returns the status that
 	// kube-scheduler's own failure handler then gets. why is what the Pod's condition and Event say, the zero Refusal
 	// for an error, which they quote. Nil: the status as it is.
@@ -103,9 +99,6 @@ func (i Instance) explaining(handle scheduler.FailureHandlerFn) scheduler.Failur
 	) {
 		judged, _ := i.judged(pod.Pod)
 		why := refusal.Of(judged, status, profile.SnapshotSharedLister().NodeInfos())
-		if i.Gang != nil && slicepod.PinOf(pod.Pod) != "" && !why.IsZero() && isOfCycle(status) {
-			why = allPinned(ctx, profile, pod.Pod, i.Gang(pod.Pod), why)
-		}
 		refused, by := refusedWith(status)
 		if by != "" {
 			why.Message = refused // nobody looked for Pods to evict

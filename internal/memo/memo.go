@@ -59,9 +59,11 @@ func (m *Map[K, V]) DeleteFunc(is func(key K, value V) bool) {
 	maps.DeleteFunc(m.values, is)
 }
 
-// Copy returns all keys with their values.
-func (m *Map[K, V]) Copy() map[K]V {
+// Each calls look with all keys and their values, in no order. Look must not use the Map.
+func (m *Map[K, V]) Each(look func(key K, value V)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.values)
+	for key, value := range m.values {
+		look(key, value)
+	}
 }

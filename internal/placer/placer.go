@@ -104,7 +104,6 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 		Config:     p.Config,
 		Plugins:    plugins.Options{Committer: committer{p}, Gangs: gangs},
 		Recorders:  kubescheduler.NoEvents,
-		Gang:       func(pod *corev1.Pod) []*corev1.Pod { return p.Namespaces.Slices(slicepod.GangName(pod)) },
 		Failed:     p.failed,
 		EqualPods:  !p.filterEach, KeepNominations: true,
 	}.Build(ctx)

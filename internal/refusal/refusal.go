@@ -30,8 +30,8 @@ const ErrReasonNoSuperCluster = "the pool has no super cluster"
 // Refusal is why a slice or a pod fits no super cluster. The zero Refusal is none.
 type Refusal struct {
 	// Message is one sentence about all super clusters, for tenants: it counts reasons, the most frequent first, names
-	// no super cluster, and has no figure of what the pool has. Of slices that the tenant wants in certain super
-	// clusters it has a line for each that refuses, at most maxPinned, and one about the others (ClusterOf).
+	// no super cluster, and has no figure of what the pool has. Of a slice that the tenant wants in one super
+	// cluster it says why that refuses it.
 	Message string
 	// Clusters holds the reasons one by one, with figures, for the operator: sorted by super cluster. It is empty where
 	// no single super cluster was looked at.
@@ -49,45 +49,6 @@ type ClusterReason struct {
 	Plugin string
 	// Reason is what it found there.
 	Reason string
-}
-
-const (
-	// ofCluster begins Refusal.Message of a slice that may go to one super cluster only. Its name and a colon follow.
-	ofCluster = "super cluster "
-	// maxPinned bounds how many super clusters are named that refuse slices which the tenant wants there.
-	maxPinned = 8
-)
-
-// Together returns why slices that the tenant wants in certain super clusters are refused, given why each of these
-// refuses, at least one: in their order.
-func Together(refused []Refusal) Refusal {
-	together := Refusal{Placed: refused[0].Placed, Slices: refused[0].Slices}
-	lines := make([]string, 0, maxPinned+1)
-	for i := range refused {
-		together.Clusters = append(together.Clusters, refused[i].Clusters...)
-		together.Placed = min(together.Placed, refused[i].Placed)
-		if i < maxPinned {
-			lines = append(lines, refused[i].Message)
-		}
-	}
-	switch others := len(refused) - maxPinned; {
-	case others == 1:
-		lines = append(lines, "and 1 other super cluster refuses")
-	case others > 1:
-		lines = append(lines, fmt.Sprintf("and %d other super clusters refuse", others))
-	}
-	together.Message = strings.Join(lines, "\n")
-	return together
-}
-
-// ClusterOf returns the super cluster that a line of Refusal.Message is about, "" if it is not about one.
-func ClusterOf(line string) string {
-	rest, isOfOne := strings.CutPrefix(line, ofCluster)
-	cluster, _, hasReason := strings.Cut(rest, ": ")
-	if !isOfOne || !hasReason {
-		return ""
-	}
-	return cluster
 }
 
 // Tried says how far a namespace of several slices came, as "3 of 10 slices fit", "" for any other.
@@ -276,7 +237,7 @@ func (f *findings) pinned(cluster string) string {
 	if len(parts) == 0 {
 		parts = []string{"it is not in the pool"}
 	}
-	return ofCluster + cluster + ": " + strings.Join(parts, ", ")
+	return "super cluster " + cluster + ": " + strings.Join(parts, ", ")
 }
 
 // isTold reports whether all super clusters are told apart although a PreFilter refused.

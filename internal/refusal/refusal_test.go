@@ -3,7 +3,6 @@ package refusal_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -133,53 +132,6 @@ func TestNothingIsRefused(t *testing.T) {
 			t.Parallel()
 			require.True(t, refusal.Of(sliceOf(nil, nil), status, nil).IsZero())
 		})
-	}
-}
-
-// TestTogether is about slices that the tenant wants in certain super clusters: a line each, and a bound.
-func TestTogether(t *testing.T) {
-	t.Parallel()
-	refused := func(count int) (all []refusal.Refusal) {
-		for i := range count {
-			cluster := fmt.Sprintf("r%02d", i)
-			all = append(all, refusal.Refusal{
-				Message: "super cluster " + cluster + ": cordoned", Placed: int64(3 + i), Slices: 9,
-				Clusters: []refusal.ClusterReason{{Cluster: cluster, Reason: "cordoned"}},
-			})
-		}
-		return all
-	}
-	for count, wantLast := range map[int]string{
-		1:    "super cluster r00: cordoned",
-		8:    "super cluster r07: cordoned",
-		9:    "and 1 other super cluster refuses",
-		1000: "and 992 other super clusters refuse",
-	} {
-		t.Run(fmt.Sprint(count), func(t *testing.T) {
-			t.Parallel()
-			got := refusal.Together(refused(count))
-			lines := strings.Split(got.Message, "\n")
-			require.Len(t, lines, min(count, 9))
-			require.Equal(t, "super cluster r00: cordoned", lines[0])
-			require.Equal(t, wantLast, lines[len(lines)-1])
-			require.Equal(t, "r00", refusal.ClusterOf(lines[0]))
-			require.Len(t, got.Clusters, count)
-			require.Equal(t, "3 of 9 slices fit", got.Tried())
-		})
-	}
-}
-
-func TestClusterOf(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]string{
-		"super cluster r2: has too little free cpu: 1": "r2",
-		"super cluster a.b-c: cordoned":                "a.b-c",
-		"0/3 super clusters are available: 3 cordoned": "",
-		"and 2 other super clusters refuse":            "",
-		"super cluster":                                "",
-		"":                                             "",
-	} {
-		require.Equal(t, want, refusal.ClusterOf(line), line)
 	}
 }
 

@@ -2,8 +2,10 @@ package tenantclient
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -22,6 +24,17 @@ const (
 	handlePeriod, handlePeriods = 10 * time.Second, 6
 )
 
+// CheckFeatures returns an error unless client-go's informers take in and hand over as Accounts reckon: once, in order.
+// Both feature gates are so by default. Programs call it when they begin.
+func CheckFeatures() error {
+	for feature, wanted := range map[features.Feature]bool{features.InOrderInformers: true, features.WatchListClient: false} {
+		if features.FeatureGates().Enabled(feature) != wanted {
+			return fmt.Errorf("%s of client-go must be %t (flag --feature-gates, or variable KUBE_FEATURE_%s)", feature, wanted, feature)
+		}
+	}
+	return nil
+}
+
 // arrival is an object that an informer has taken in, and of which its event handler has not been told.
 type arrival struct {
 	object any
@@ -31,7 +44,7 @@ type arrival struct {
 // transform returns a transform that does what next does, which may be nil, and counts what comes of it as waiting
 // until the account's event handler has returned. That is told of all that the informer takes in, in that order, since
 // there are no resyncs, and client-go has InOrderInformers and no WatchListClient, with which each object of a first
-// list is transformed twice (TestFeaturesOfInformers).
+// list is transformed twice (CheckFeatures).
 func (a *Account) transform(next cache.TransformFunc) cache.TransformFunc {
 	if a.bounds == nil {
 		return next

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/features"
+	featurestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -282,11 +283,11 @@ func TestDeletionsAreHandled(t *testing.T) {
 	})
 }
 
-// TestFeaturesOfInformers: the account reckons with client-go as it is by default (Account.transform).
-func TestFeaturesOfInformers(t *testing.T) {
-	t.Parallel()
-	require.True(t, features.FeatureGates().Enabled(features.InOrderInformers))
-	require.False(t, features.FeatureGates().Enabled(features.WatchListClient))
+// TestCheckFeatures: a program does not begin with informers that tell twice, or in another order.
+func TestCheckFeatures(t *testing.T) { //nolint:paralleltest // gates are those of the process
+	require.NoError(t, tenantclient.CheckFeatures())
+	featurestesting.SetFeatureDuringTest(t, features.WatchListClient, true)
+	require.EqualError(t, tenantclient.CheckFeatures(), "WatchListClient of client-go must be false (flag --feature-gates, or variable KUBE_FEATURE_WatchListClient)")
 }
 
 // TestUnreadWatches: HTTP/2 takes in little of a watch that is not read.

@@ -124,23 +124,6 @@ func (n *Namespaces) Collapse(gang string) {
 	}
 }
 
-// Slices returns all slices of a gang that waits, in the order of their names, nil if it does not wait any more. They
-// are the caller's, but for what they share with each other.
-func (n *Namespaces) Slices(gang string) (pods []*corev1.Pod) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	w := n.waiting[slicepod.PlacementOf(gang)]
-	if w == nil || w.gang != gang {
-		return nil
-	}
-	for _, object := range projectSlices(w.placement, w.turn, placement.MaxSlices) {
-		if pod, ok := object.(*corev1.Pod); ok && slicepod.GangName(pod) == gang {
-			pods = append(pods, pod)
-		}
-	}
-	return pods
-}
-
 // Bind projects the slices of a gang whose placement was stored, each with the super cluster as its node, until Set
 // hands in what was stored: what was there before may come again until then. Where Set already has, watchers receive
 // Added and Deleted for each of them (Source.Update).

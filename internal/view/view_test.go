@@ -277,15 +277,6 @@ func TestSlicesOfARequest(t *testing.T) {
 	require.Equal(t, []string{"web.held.r1", "web.slice.0000 r2", "web.slice.0001 r2", "web.slice.0002 r3"}, show(Slices(np)))
 	require.Equal(t, []string{"web.held.r1", "web.slice.0000 r2"}, show(projectSlices(np, 0, 1)))
 
-	n := NewNamespaces()
-	n.Set(np)
-	var whole []client.Object
-	for _, pod := range n.Slices(Gang(np)) {
-		whole = append(whole, pod)
-	}
-	require.Equal(t, []string{"web.slice.0000 r2", "web.slice.0001 r2", "web.slice.0002 r3"}, show(whole), "though the view has the first alone")
-	require.Empty(t, n.Slices("tenant/web@another"))
-	require.Empty(t, n.Slices(""))
 	np.Status.Requested.State = schedulerv1alpha1.RequestRefused
 	require.Equal(t, []string{"web.held.r1"}, show(Slices(np)))
 }

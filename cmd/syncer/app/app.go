@@ -44,6 +44,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/choice"
+	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
@@ -219,6 +220,9 @@ no vc-scheduler, and tenants set no ResourceQuota.`,
 			}
 			if err := logsapi.ValidateAndApply(options.Logs, options.Gate); err != nil {
 				return fmt.Errorf("logging flags: %w", err)
+			}
+			if err := tenantclient.CheckFeatures(); err != nil {
+				return fmt.Errorf("feature gates: %w", err)
 			}
 			return Run(command.Context(), options)
 		},

@@ -41,6 +41,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/preemption"
 	"github.com/superpool/superpool/internal/scheduling/requests"
 	"github.com/superpool/superpool/internal/superclusters"
+	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
@@ -79,6 +80,9 @@ places the slices over the super clusters, and picks a super cluster for each te
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := logsapi.ValidateAndApply(options.Logs, utilfeature.DefaultFeatureGate); err != nil {
 				return fmt.Errorf("logging flags: %w", err)
+			}
+			if err := tenantclient.CheckFeatures(); err != nil {
+				return fmt.Errorf("feature gates: %w", err)
 			}
 			ctrl.SetLogger(klog.Background())
 			kubescheduler.RecoverExits()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -21,7 +20,6 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
-	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/tenantevents"
@@ -139,12 +137,10 @@ func (r *AnnotationReconciler) answer(ctx context.Context, namespace *corev1.Nam
 	if err := r.write(ctx, namespace, placement.Encode(status.Placements)); err != nil {
 		return err
 	}
-	for line := range strings.SplitSeq(refused, "\n") { // one per super cluster that refuses
-		r.Events.RecordOf(namespace, refusal.ClusterOf(line), tenantevents.Announcement{
-			Kind: corev1.EventTypeWarning, Reason: tenantevents.ReasonPlacementsRestored,
-			Message: fmt.Sprintf("Annotation %s was changed and restored: %s", schedulerv1alpha1.AnnotationPlacements, line),
-		})
-	}
+	r.Events.Record(namespace, tenantevents.Announcement{
+		Kind: corev1.EventTypeWarning, Reason: tenantevents.ReasonPlacementsRestored,
+		Message: fmt.Sprintf("Annotation %s was changed and restored: %s", schedulerv1alpha1.AnnotationPlacements, refused),
+	})
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/apps"
 	"k8s.io/client-go/informers/core"
@@ -92,7 +93,7 @@ type countedInformer struct {
 	// account counts nothing for objects of the view's own.
 	account *tenantclient.Account
 	// recovered is that of boundedFactory. before returns what comes between the one listener and its handlers, nil for
-	// recovered alone; it is set before the first is given.
+	// recovered alone; it is set before the informer runs.
 	recovered, before func(cache.ResourceEventHandler) cache.ResourceEventHandler
 
 	mu    sync.Mutex
@@ -155,7 +156,7 @@ func (c *countedInformer) SetTransform(transform cache.TransformFunc) error {
 }
 
 // begin registers the one listener.
-func (c *countedInformer) begin() {
+func (c *countedInformer) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun = true
@@ -163,16 +164,23 @@ func (c *countedInformer) begin() {
 	if c.before != nil {
 		listener = c.before(&c.handlers)
 	}
-	// It fails only on an informer that has started.
-	if first, err := c.account.Follow(c.SharedIndexInformer, c.transform, listener); err == nil {
+	first, err := c.account.Follow(c.SharedIndexInformer, c.transform, listener)
+	if err == nil {
 		c.first.Store(&first)
 	}
+	return err //nolint:wrapcheck // it is the informer's
 }
 
 // Run implements cache.SharedInformer.
-func (c *countedInformer) Run(<-chan struct{}) {
-	c.begin()
-	c.RunWithContext(c.running.ctx)
+func (c *countedInformer) Run(<-chan struct{}) { c.RunWithContext(c.running.ctx) }
+
+// RunWithContext implements cache.SharedInformer.
+func (c *countedInformer) RunWithContext(ctx context.Context) {
+	if err := c.begin(); err != nil { // it has run
+		utilruntime.HandleErrorWithContext(ctx, err, "An informer of a tenant cannot run")
+		return
+	}
+	c.SharedIndexInformer.RunWithContext(ctx)
 }
 
 // AddEventHandler implements cache.SharedInformer. A handler that comes once the informer runs has a listener of its

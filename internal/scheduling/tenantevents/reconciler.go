@@ -38,8 +38,8 @@ const (
 	// namespace has no ResourceQuota with compute resources: those that it has are scoped, or name limits only.
 	ReasonNotPlaced = "NotPlaced"
 	// ReasonPlacementsRestored: the tenant changed or removed the placements annotation of a namespace, to request
-	// other placements, and vc-scheduler patched it back. The message says why they are refused. Where super clusters
-	// refuse, each has an Event of its own, at most 8, and one more says how many others do.
+	// other placements, and vc-scheduler patched it back. The message says why they are refused: where super clusters
+	// refuse, why the first that was tried does.
 	ReasonPlacementsRestored = "PlacementsRestored"
 	// ReasonLeaving: what the namespace has in a super cluster is to leave it: it is drained, lost, or not wanted any
 	// more. The message says which and why.

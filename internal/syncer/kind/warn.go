@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
@@ -113,17 +114,20 @@ func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, rea
 	}
 }
 
-// Refuse notes that the super cluster has refused what an object needs, or has another's of that name, until the key is
-// in sync or gone (Settle).
-func (e *Env) Refuse(key engine.Key, object client.Object) { e.refused.Set(key, object.GetUID()) }
+// SetRefused notes whether the super cluster has refused to make what an object needs there, or has another's of that
+// name.
+func (e *Env) SetRefused(key engine.Key, object client.Object, refused bool) {
+	e.refused.Update(key, func(types.UID, bool) (types.UID, bool) { return object.GetUID(), refused })
+}
 
-// IsRefused returns whether the super cluster has refused what an object needs.
+// IsRefused returns whether the super cluster has refused to make what an object needs there (SetRefused).
 func (e *Env) IsRefused(key engine.Key, object client.Object) bool {
 	refused, known := e.refused.Get(key)
 	return known && refused == object.GetUID()
 }
 
-// warned is Said, or true where the recorder had no room for the warning, for any of some reasons.
+// warned returns whether the last warning about key was about this object, with one of some reasons, also where the
+// recorder had no room for it.
 func (e *Env) warned(key engine.Key, object client.Object, reasons ...string) bool {
 	return slices.ContainsFunc(reasons, func(reason string) bool {
 		is, _ := e.Warnings.isAbout(key, aboutOf(object, reason))
@@ -168,14 +172,14 @@ func (e *Env) Forget(tenant string) {
 	}
 }
 
-// WarnRefused notes it, and warns the tenant, if err is a refusal of the super cluster's API server (engine.IsRefusal).
-// It ignores other errors, nil, and refusals because the super namespace is terminating.
-func (e *Env) WarnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) {
+// WarnRefused warns the tenant, and returns true, if err is a refusal of the super cluster's API server
+// (engine.IsRefusal). It ignores other errors, nil, and refusals because the super namespace is terminating.
+func (e *Env) WarnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) bool {
 	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return
+		return false
 	}
-	e.Refuse(key, object)
 	e.WarnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, e.InTenantsWords(tenant, key, err)))
+	return true
 }
 
 // InTenantsWords returns a refusal with the tenant's name of the namespace: that of the super namespace means nothing
@@ -225,11 +229,11 @@ func (w *warnings) Clear(key engine.Key) { w.last.Delete(key) }
 
 // Tenants returns the tenants about which as such there is a warning, by a key of that kind without a name.
 func (w *warnings) Tenants(kind string) (tenants []string) {
-	for key := range w.last.Copy() {
+	w.last.Each(func(key engine.Key, _ warning) {
 		if key == (engine.Key{Tenant: key.Tenant, Kind: kind}) {
 			tenants = append(tenants, key.Tenant)
 		}
-	}
+	})
 	return tenants
 }
 

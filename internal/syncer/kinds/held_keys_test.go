@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/failedchoice"
@@ -55,6 +56,7 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 			for i, key := range keys {
 				uid, message := types.UID(fmt.Sprintf("%036d", i)), fmt.Sprint(i, words)
 				queue.AddRateLimited(key)
+				env.SetRefused(key, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}, true)
 				queue.AddAfter(key, time.Hour)
 				for _, what := range tc.warned {
 					about := key

@@ -1,6 +1,7 @@
 package kinds_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -31,16 +32,19 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		tenancy.SetOwner(superPolicy, ownerOf(uid))
 		return superPolicy
 	}
+	policyKey := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
 	elsewhere := policy("elsewhere-uid")
 	elsewhere.Namespace = "db"
 	refusal := apierrors.NewForbidden(networkingv1.Resource("networkpolicies"), "front", errors.New("no right"))
 	for _, tc := range []struct {
-		name           string
-		tenant, super  []client.Object
-		unfilled       bool
-		policyErr      error
-		waited         time.Duration
-		toldElse       bool
+		name          string
+		tenant, super []client.Object
+		unfilled      bool
+		policyErr     error
+		waited        time.Duration
+		updateErr     error
+		// then is what happens once the policy was reconciled.
+		then           func(p *pool)
 		wantPolicyWait bool
 	}{
 		{name: "no policy"},
@@ -49,7 +53,16 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		{name: "it is not down", tenant: []client.Object{policy("new")}, policyErr: errors.New("connection refused"), wantPolicyWait: true},
 		{name: "one that it replaced is", tenant: []client.Object{policy("new")}, super: []client.Object{down("old")}, wantPolicyWait: true},
 		{name: "it is refused", tenant: []client.Object{policy("new")}, policyErr: refusal},
-		{name: "it is refused, and another Event came after that", tenant: []client.Object{policy("new")}, policyErr: refusal, toldElse: true},
+		{name: "it is refused, and another Event came after that", tenant: []client.Object{policy("new")}, policyErr: refusal, then: func(p *pool) {
+			p.env.WarnOnce(p.tenant, policyKey, policy("new"), kind.ReasonTenantLimit, "It is too large")
+		}},
+		{name: "an update of it is refused, and then it is gone", tenant: []client.Object{policy("new")}, super: []client.Object{down("new")}, updateErr: refusal, then: func(p *pool) {
+			p.superCache[kind.NetworkPolicy] = nil
+		}, wantPolicyWait: true},
+		{name: "an earlier one was refused", tenant: []client.Object{policy("old")}, policyErr: refusal, then: func(p *pool) {
+			p.tenantCache[kind.NetworkPolicy] = []client.Object{policy("new")}
+		}, wantPolicyWait: true},
+
 		{name: "its name is taken", tenant: []client.Object{policy("new")}, super: []client.Object{&networkingv1.NetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front"},
 		}}},
@@ -66,14 +79,16 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 					return nil
 				}
 				return tc.policyErr
-			}, Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return nil }})
+			}, Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+				return tc.updateErr
+			}})
 			p.placed(t)
 			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
 			p.tenantCache[kind.NetworkPolicy], p.superCache[kind.NetworkPolicy] = tc.tenant, tc.super
-			_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, 0)
-			require.ErrorIs(t, err, tc.policyErr)
-			if tc.toldElse {
-				p.env.WarnOnce(p.tenant, engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, tc.tenant[0], kind.ReasonTenantLimit, "It is too large")
+			_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), policyKey, 0)
+			require.ErrorIs(t, err, cmp.Or(tc.policyErr, tc.updateErr))
+			if tc.then != nil {
+				tc.then(p)
 			}
 			p.tenantCache[kind.Pod] = []client.Object{proofPod("uid")}
 			if tc.unfilled {

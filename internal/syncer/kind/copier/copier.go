@@ -278,7 +278,9 @@ func (c *Copier[T]) trim(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	if !ok || !c.Trim(c.Env, tenant, trimmed) {
 		return nil
 	}
-	return c.refused(tenant, key, tenantObject, kind.ReasonFailedUpdate, c.Env.Done(ctx, c.Copy.Name, "update", c.Env.Super.Update(ctx, trimmed)))
+	err := c.Env.Done(ctx, c.Copy.Name, "update", c.Env.Super.Update(ctx, trimmed))
+	c.refused(tenant, key, tenantObject, kind.ReasonFailedUpdate, err)
+	return err
 }
 
 // boundsKey is that of the last word about what an object holds; the key itself is of what is Instead of it.
@@ -295,6 +297,7 @@ func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
 		c.drift.Delete(key)
+		c.Env.SetRefused(key, tenantObject, false)
 		return err // a change of the super namespace or its quota enqueues its objects (package namespaces)
 	}
 	if !inSuper {
@@ -320,6 +323,7 @@ func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.
 		admitted, err = c.admitNew(tenant, key, tenantObject, fallback, created)
 	}
 	if err != nil || !admitted {
+		c.Env.SetRefused(key, tenantObject, false)
 		return live, err
 	}
 	c.recordDrift(key, versions{tenant: tenantObject.GetResourceVersion()})
@@ -338,7 +342,9 @@ func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.
 		}
 	}
 	c.Env.Unadmit(key, nil, err)
-	return c.New(), c.refused(tenant, key, tenantObject, kind.ReasonFailedCreate, c.Env.Done(ctx, c.Copy.Name, "create", err))
+	err = c.Env.Done(ctx, c.Copy.Name, "create", err)
+	c.Env.SetRefused(key, tenantObject, c.refused(tenant, key, tenantObject, kind.ReasonFailedCreate, err))
+	return c.New(), err
 }
 
 // admitNew sets created to the super object of a tenant's object, or of its fallback, and returns whether the tenant's
@@ -360,9 +366,10 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 	}
 	owner, ours := c.Owner(key, superObject)
 	adopted := !kind.HasOwnerLabel(superObject) && c.Adopt(superObject)
+	isForeign := !adopted && (!ours || !tenant.Owns(owner, key.Namespace))
+	c.Env.SetRefused(key, tenantObject, isForeign)
 	switch {
-	case !adopted && (!ours || !tenant.Owns(owner, key.Namespace)):
-		c.Env.Refuse(key, tenantObject)
+	case isForeign:
 		c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonConflict, fmt.Sprintf(
 			"Super cluster %s has a %s of that name with another owner", c.Env.ID, kind.TitleOf(c.Copy.Name)))
 		return nil
@@ -382,7 +389,7 @@ func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.
 	if kind.Equal(superObject, desired) {
 		c.drift.synced(key, tenantObject, superObject)
 		if c.Env.Permits(tenant, key, tenantObject, superObject, nil, c.Facts(c.Env, tenant)) {
-			c.inSync(tenant, key, tenantObject, notice)
+			c.settle(tenant, key, tenantObject, notice)
 		}
 		return nil
 	}
@@ -406,7 +413,9 @@ func (c *Copier[T]) replace(ctx context.Context, tenant *kind.Tenant, key engine
 	}
 	err := c.Env.Super.Update(ctx, desired)
 	c.Env.Unadmit(key, superObject, err)
-	return c.refused(tenant, key, tenantObject, kind.ReasonFailedUpdate, c.Env.Done(ctx, c.Copy.Name, "update", err))
+	err = c.Env.Done(ctx, c.Copy.Name, "update", err)
+	c.refused(tenant, key, tenantObject, kind.ReasonFailedUpdate, err)
+	return err
 }
 
 // updateFallback updates the super object of an object that was not let in to its fallback. The warning about that
@@ -444,8 +453,8 @@ func (c *Copier[T]) Owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 	return owner, owned && ours && superKey == key
 }
 
-// inSync clears the last warning about an object, or records its Notice.
-func (c *Copier[T]) inSync(tenant *kind.Tenant, key engine.Key, tenantObject T, notice Notice) {
+// settle clears the last warning about an object that is in sync, or records its Notice.
+func (c *Copier[T]) settle(tenant *kind.Tenant, key engine.Key, tenantObject T, notice Notice) {
 	if notice.Reason != "" {
 		c.Env.WarnOnce(tenant, key, tenantObject, notice.Reason, fmt.Sprintf("Super cluster %s: %s", c.Env.ID, notice.Message))
 		return
@@ -453,15 +462,13 @@ func (c *Copier[T]) inSync(tenant *kind.Tenant, key engine.Key, tenantObject T, 
 	c.Env.Settle(key)
 }
 
-// refused warns the tenant if err is a refusal of the super cluster. It returns err.
-func (c *Copier[T]) refused(tenant *kind.Tenant, key engine.Key, tenantObject T, reason string, err error) error {
+// refused warns the tenant, and returns true, if err is a refusal of the super cluster.
+func (c *Copier[T]) refused(tenant *kind.Tenant, key engine.Key, tenantObject T, reason string, err error) bool {
 	if explanation := c.Explain(tenantObject, err); explanation != "" {
-		c.Env.Refuse(key, tenantObject)
 		c.Env.WarnOnce(tenant, key, tenantObject, reason, fmt.Sprintf("Super cluster %s: %s", c.Env.ID, explanation))
-		return err
+		return true
 	}
-	c.Env.WarnRefused(tenant, key, tenantObject, reason, err)
-	return err
+	return c.Env.WarnRefused(tenant, key, tenantObject, reason, err)
 }
 
 // orphan deletes a super object whose tenant object is gone or replaced, after a live read of the tenant object.

@@ -84,7 +84,7 @@ func (n *Namespaces) Reconcile(ctx context.Context, key engine.Key, _ time.Durat
 		if exists {
 			return 0, n.withdraw(ctx, key, superNamespace)
 		}
-		n.clearWarnings(key)
+		n.settle(key)
 	}
 	return 0, nil
 }
@@ -248,8 +248,8 @@ func ofQuota(key engine.Key) engine.Key {
 	return key
 }
 
-// clearWarnings clears the warnings about a super namespace that is to be no more, and about its quota.
-func (n *Namespaces) clearWarnings(key engine.Key) {
+// settle clears the warnings about a super namespace that is to be no more, and about its quota.
+func (n *Namespaces) settle(key engine.Key) {
 	n.env.Settle(key)
 	n.env.Warnings.Clear(ofQuota(key))
 }
@@ -455,7 +455,7 @@ func (n *Namespaces) withdraw(ctx context.Context, key engine.Key, superNamespac
 	case !proven.Holds(): // nothing was asked, for it is being deleted
 		return engine.Waitf("the cache of super namespaces")
 	}
-	n.clearWarnings(key)
+	n.settle(key)
 	if err := n.lastAnswer(ctx, superNamespace.Name, confirmed.Decision); err != nil {
 		return err
 	}
