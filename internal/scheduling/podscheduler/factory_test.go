@@ -1,10 +1,14 @@
 package podscheduler
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/tenantclient"
@@ -30,4 +34,47 @@ func TestBudgetIsGivenBack(t *testing.T) {
 		require.Zero(t, objects)
 		require.Zero(t, bytes)
 	}
+}
+
+// TestHandlersOfOneInformer: handlers are told of all objects, whether they come before the informer runs or while it
+// does, and of none once they are removed. What would change for all of them is refused.
+func TestHandlersOfOneInformer(t *testing.T) {
+	t.Parallel()
+	api := builders.Clientset(builders.Namespace("a"), builders.Namespace("b"))
+	factory := NewInformers(t.Context(), api, view.NewNodeSource(), NewChoices(), tenantclient.New(&policy.Ref{}), func(err error) { t.Error(err) })
+	informer := factory.Core().V1().Namespaces().Informer()
+	var mu sync.Mutex
+	told := map[string]sets.Set[string]{"first": {}, "removed": {}, "late": {}}
+	handler := func(who string) cache.ResourceEventHandler {
+		return cache.ResourceEventHandlerFuncs{AddFunc: func(added any) {
+			mu.Lock()
+			defer mu.Unlock()
+			told[who].Insert(added.(*corev1.Namespace).Name) //nolint:forcetypeassert // it fails if it is not
+		}}
+	}
+	of := func(who string) []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return sets.List(told[who])
+	}
+	first, err := informer.AddEventHandler(handler("first"))
+	require.NoError(t, err)
+	require.False(t, first.HasSynced(), "it does not run")
+	removed, err := informer.AddEventHandler(handler("removed"))
+	require.NoError(t, err)
+	require.NoError(t, informer.RemoveEventHandler(removed))
+	_, err = informer.AddEventHandlerWithResyncPeriod(handler("removed"), time.Minute)
+	require.EqualError(t, err, "a tenant's informers have no resyncs")
+
+	stop := make(chan struct{})
+	defer func() { close(stop); factory.Shutdown() }()
+	factory.Start(stop)
+	require.True(t, cache.WaitForCacheSync(stop, first.HasSynced))
+	require.Equal(t, []string{"a", "b"}, of("first"))
+	late, err := informer.AddEventHandler(handler("late"))
+	require.NoError(t, err)
+	require.True(t, cache.WaitForCacheSync(stop, late.HasSynced))
+	require.Equal(t, []string{"a", "b"}, of("late"))
+	require.Empty(t, of("removed"))
+	require.EqualError(t, informer.SetTransform(nil), "the informer has begun")
 }
