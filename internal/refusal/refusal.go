@@ -51,6 +51,19 @@ type ClusterReason struct {
 	Reason string
 }
 
+// ofCluster begins Refusal.Message of a slice that may go to one super cluster only. Its name and a colon follow.
+const ofCluster = "super cluster "
+
+// ClusterOf returns the super cluster that a Refusal.Message is about, "" if it is about all.
+func ClusterOf(message string) string {
+	rest, isOfOne := strings.CutPrefix(message, ofCluster)
+	cluster, _, hasReason := strings.Cut(rest, ": ")
+	if !isOfOne || !hasReason {
+		return ""
+	}
+	return cluster
+}
+
 // Tried says how far a namespace of several slices came, as "3 of 10 slices fit", "" for any other.
 func (r Refusal) Tried() string {
 	if r.Slices < 2 {
@@ -237,7 +250,7 @@ func (f *findings) pinned(cluster string) string {
 	if len(parts) == 0 {
 		parts = []string{"it is not in the pool"}
 	}
-	return "super cluster " + cluster + ": " + strings.Join(parts, ", ")
+	return ofCluster + cluster + ": " + strings.Join(parts, ", ")
 }
 
 // isTold reports whether all super clusters are told apart although a PreFilter refused.

@@ -324,6 +324,19 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+func TestClusterOf(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"super cluster r2: has too little free cpu: 1": "r2",
+		"super cluster a.b-c: cordoned":                "a.b-c",
+		"0/3 super clusters are available: 3 cordoned": "",
+		"super cluster": "",
+		"":              "",
+	} {
+		require.Equal(t, want, refusal.ClusterOf(message), message)
+	}
+}
+
 // TestASuperClusterOfOthers: whoever asks for a super cluster that the operator keeps for others, or chooses by its
 // name, learns nothing of it.
 func TestASuperClusterOfOthers(t *testing.T) {

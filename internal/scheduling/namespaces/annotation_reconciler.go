@@ -20,6 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/refusal"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/tenantevents"
@@ -137,7 +138,7 @@ func (r *AnnotationReconciler) answer(ctx context.Context, namespace *corev1.Nam
 	if err := r.write(ctx, namespace, placement.Encode(status.Placements)); err != nil {
 		return err
 	}
-	r.Events.Record(namespace, tenantevents.Announcement{
+	r.Events.RecordOf(namespace, refusal.ClusterOf(refused), tenantevents.Announcement{
 		Kind: corev1.EventTypeWarning, Reason: tenantevents.ReasonPlacementsRestored,
 		Message: fmt.Sprintf("Annotation %s was changed and restored: %s", schedulerv1alpha1.AnnotationPlacements, refused),
 	})

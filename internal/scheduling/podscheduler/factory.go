@@ -159,6 +159,9 @@ func (c *countedInformer) SetTransform(transform cache.TransformFunc) error {
 func (c *countedInformer) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.begun {
+		return errors.New("the informer has begun")
+	}
 	c.begun = true
 	listener := c.recovered(&c.handlers)
 	if c.before != nil {

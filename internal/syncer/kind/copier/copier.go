@@ -252,6 +252,7 @@ func (c *Copier[T]) bounded(tenant *kind.Tenant, key engine.Key, tenantObject T)
 // exceeds keeps what is there of an object that holds too much, and makes nothing of it: but what only the home has
 // goes when the home is another, and what may not be there any more is removed.
 func (c *Copier[T]) exceeds(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool) error {
+	c.Env.SetRefused(key, tenantObject, false)
 	if !inSuper {
 		return nil
 	}
@@ -338,6 +339,7 @@ func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.
 			c.Env.Cancel(key, nil) // the cache never shows it
 			return live, nil
 		case !apierrors.IsNotFound(getErr):
+			c.Env.SetRefused(key, tenantObject, false)
 			return live, fmt.Errorf("reading super %s %s/%s: %w", kind.TitleOf(c.Copy.Name), created.GetNamespace(), created.GetName(), getErr)
 		}
 	}
