@@ -192,6 +192,32 @@ func TestAddressThatIsTaken(t *testing.T) {
 	}
 }
 
+// TestNameThatIsAnothers: another owner's super object stands, and nothing is remembered of the tenant's that is gone.
+func TestNameThatIsAnothers(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+		return errors.New("another's is deleted")
+	}})
+	tenantService := serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
+	tenantService.UID = "service-uid"
+	superService := serviceAt(clusterKey+"-web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
+	p.tenantCache[kind.Service] = []client.Object{tenantService}
+	p.superCache[kind.Service] = []client.Object{superService}
+	key := engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "front"}
+	service := p.kind(kind.Service)
+
+	_, err := service.Reconcile(t.Context(), key, 0)
+	require.NoError(t, err)
+	require.Equal(t, "Warning Conflict Super cluster r1 has a service of that name with another owner", <-p.events.Events)
+	require.True(t, p.env.IsRefused(key, tenantService))
+
+	p.tenantCache[kind.Service] = nil
+	_, err = service.Reconcile(t.Context(), key, 0)
+	require.NoError(t, err)
+	require.False(t, p.env.IsRefused(key, tenantService))
+	require.False(t, p.env.Said(key, tenantService, kind.ReasonConflict))
+}
+
 // TestTokenSecret lets a tenant have a token of a service account in a Secret, as for a program that cannot renew its
 // own.
 func TestTokenSecret(t *testing.T) {

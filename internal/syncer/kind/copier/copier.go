@@ -218,7 +218,7 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 	switch {
 	case !bounded:
 		return 0, c.exceeds(ctx, tenant, key, tenantObject, superObject, inSuper)
-	case !wanted && !inSuper:
+	case !wanted && (!inSuper || !c.isOfTenant(tenant, key, superObject)):
 		c.Env.Settle(key)
 		c.Env.Warnings.Clear(homeKey(key))
 		c.Env.Warnings.Clear(boundsKey(key))
@@ -271,8 +271,7 @@ func (c *Copier[T]) exceeds(ctx context.Context, tenant *kind.Tenant, key engine
 // trim removes from a super object, which an object that is not let in does not replace, what may not be there any
 // more.
 func (c *Copier[T]) trim(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
-	owner, ours := c.Owner(key, superObject)
-	if c.Trim == nil || !ours || !tenant.Owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+	if c.Trim == nil || !c.isOfTenant(tenant, key, superObject) || superObject.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	trimmed, ok := superObject.DeepCopyObject().(T)
@@ -290,33 +289,47 @@ func boundsKey(key engine.Key) engine.Key {
 	return key
 }
 
-// down creates or updates a super object if its namespace is ready.
+// down creates or updates a super object if its namespace is ready, and notes whether the super cluster refuses it.
 func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) error {
+	refused, err := c.createOrUpdate(ctx, tenant, key, tenantObject, superObject, inSuper, waited)
+	c.Env.SetRefused(key, tenantObject, refused)
+	return err
+}
+
+// createOrUpdate returns whether the super cluster refuses to make the super object, or has another's of that name.
+func (c *Copier[T]) createOrUpdate(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) (refused bool, err error) {
 	ready := c.Env.NamespacePlaced
 	if c.Scope == kind.ScopeTenant {
 		ready = c.Env.NamespaceReady
 	}
 	if ready, err := ready(ctx, tenant, key.Namespace); err != nil || !ready {
 		c.drift.Delete(key)
-		c.Env.SetRefused(key, tenantObject, false)
-		return err // a change of the super namespace or its quota enqueues its objects (package namespaces)
+		return false, err // a change of the super namespace or its quota enqueues its objects (package namespaces)
 	}
 	if !inSuper {
-		live, err := c.create(ctx, tenant, key, tenantObject)
+		live, refused, err := c.create(ctx, tenant, key, tenantObject)
 		if err != nil || live.GetUID() == "" {
-			return err
+			return refused, err
 		}
 		superObject = live
 	}
 	if superObject.GetDeletionTimestamp() != nil {
-		return c.Env.AwaitEnd(tenant, key, tenantObject, waited)
+		return false, c.Env.AwaitEnd(tenant, key, tenantObject, waited)
 	}
-	return c.update(ctx, tenant, key, tenantObject, superObject)
+	if err := c.Env.Relabel(ctx, c.Copy.Name, superObject, tenant.Owner(key.Namespace, tenantObject.GetUID())); err != nil {
+		return false, err
+	}
+	if !c.adopts(superObject) && !c.isOfTenant(tenant, key, superObject) {
+		c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonConflict, fmt.Sprintf(
+			"Super cluster %s has a %s of that name with another owner", c.Env.ID, kind.TitleOf(c.Copy.Name)))
+		return true, nil
+	}
+	return false, c.update(ctx, tenant, key, tenantObject, superObject)
 }
 
-// create creates a super object. If one of that name exists that the cache does not have, it returns that one, else an
-// empty object.
-func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject T) (T, error) {
+// create creates a super object, and returns whether the super cluster refuses that. If one of that name exists that
+// the cache does not have, it returns that one, else an empty object.
+func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject T) (live T, refused bool, err error) {
 	created, live := c.New(), c.New()
 	admitted, err := c.admitNew(tenant, key, tenantObject, tenantObject, created)
 	if fallback, exists := c.Fallback(tenant.Rules(), tenantObject); err == nil && !admitted && exists {
@@ -324,8 +337,7 @@ func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.
 		admitted, err = c.admitNew(tenant, key, tenantObject, fallback, created)
 	}
 	if err != nil || !admitted {
-		c.Env.SetRefused(key, tenantObject, false)
-		return live, err
+		return live, false, err
 	}
 	c.recordDrift(key, versions{tenant: tenantObject.GetResourceVersion()})
 	err = c.Env.Super.Create(ctx, created)
@@ -334,19 +346,17 @@ func (c *Copier[T]) create(ctx context.Context, tenant *kind.Tenant, key engine.
 		getErr := c.Env.Super.Get(ctx, client.ObjectKeyFromObject(created), live)
 		switch {
 		case getErr == nil && kind.HasOwnerLabel(live):
-			return live, nil // it stays counted until the cache shows it
+			return live, false, nil // it stays counted until the cache shows it
 		case getErr == nil:
 			c.Env.Cancel(key, nil) // the cache never shows it
-			return live, nil
+			return live, false, nil
 		case !apierrors.IsNotFound(getErr):
-			c.Env.SetRefused(key, tenantObject, false)
-			return live, fmt.Errorf("reading super %s %s/%s: %w", kind.TitleOf(c.Copy.Name), created.GetNamespace(), created.GetName(), getErr)
+			return live, false, fmt.Errorf("reading super %s %s/%s: %w", kind.TitleOf(c.Copy.Name), created.GetNamespace(), created.GetName(), getErr)
 		}
 	}
 	c.Env.Unadmit(key, nil, err)
 	err = c.Env.Done(ctx, c.Copy.Name, "create", err)
-	c.Env.SetRefused(key, tenantObject, c.refused(tenant, key, tenantObject, kind.ReasonFailedCreate, err))
-	return c.New(), err
+	return c.New(), c.refused(tenant, key, tenantObject, kind.ReasonFailedCreate, err), err
 }
 
 // admitNew sets created to the super object of a tenant's object, or of its fallback, and returns whether the tenant's
@@ -361,20 +371,11 @@ func (c *Copier[T]) admitNew(tenant *kind.Tenant, key engine.Key, tenantObject, 
 	return c.Env.Admit(tenant, key, tenantObject, created, nil, c.Facts(c.Env, tenant)) == kind.Admitted, nil
 }
 
-// update updates, adopts or deletes a super object, or warns the tenant of another owner's.
+// update updates, adopts or deletes a super object that is not another owner's.
 func (c *Copier[T]) update(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T) error {
-	if err := c.Env.Relabel(ctx, c.Copy.Name, superObject, tenant.Owner(key.Namespace, tenantObject.GetUID())); err != nil {
-		return err
-	}
-	owner, ours := c.Owner(key, superObject)
-	adopted := !kind.HasOwnerLabel(superObject) && c.Adopt(superObject)
-	isForeign := !adopted && (!ours || !tenant.Owns(owner, key.Namespace))
-	c.Env.SetRefused(key, tenantObject, isForeign)
+	owner, _ := tenancy.GetOwner(superObject)
+	adopted := c.adopts(superObject)
 	switch {
-	case isForeign:
-		c.Env.WarnOnce(tenant, key, tenantObject, kind.ReasonConflict, fmt.Sprintf(
-			"Super cluster %s has a %s of that name with another owner", c.Env.ID, kind.TitleOf(c.Copy.Name)))
-		return nil
 	case !adopted && owner.UID != tenantObject.GetUID():
 		return c.orphan(ctx, tenant, key, superObject)
 	case !adopted && c.Recreate(tenant, tenantObject, superObject):
@@ -455,6 +456,15 @@ func (c *Copier[T]) Owner(key engine.Key, superObject T) (tenancy.Owner, bool) {
 	return owner, owned && ours && superKey == key
 }
 
+// isOfTenant returns whether a super object was made for the tenant's object of a key, or an earlier one of its name.
+func (c *Copier[T]) isOfTenant(tenant *kind.Tenant, key engine.Key, superObject T) bool {
+	owner, ours := c.Owner(key, superObject)
+	return ours && tenant.Owns(owner, key.Namespace)
+}
+
+// adopts returns whether a super object without owner is adopted.
+func (c *Copier[T]) adopts(superObject T) bool { return !kind.HasOwnerLabel(superObject) && c.Adopt(superObject) }
+
 // settle clears the last warning about an object that is in sync, or records its Notice.
 func (c *Copier[T]) settle(tenant *kind.Tenant, key engine.Key, tenantObject T, notice Notice) {
 	if notice.Reason != "" {
@@ -473,12 +483,12 @@ func (c *Copier[T]) refused(tenant *kind.Tenant, key engine.Key, tenantObject T,
 	return c.Env.WarnRefused(tenant, key, tenantObject, reason, err)
 }
 
-// orphan deletes a super object whose tenant object is gone or replaced, after a live read of the tenant object.
+// orphan deletes a super object of a tenant whose object is gone or replaced, after a live read of the tenant object.
 func (c *Copier[T]) orphan(ctx context.Context, tenant *kind.Tenant, key engine.Key, superObject T) error {
-	owner, ours := c.Owner(key, superObject)
-	if !ours || !tenant.Owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+	if superObject.GetDeletionTimestamp() != nil {
 		return nil
 	}
+	owner, _ := tenancy.GetOwner(superObject)
 	live := c.New()
 	proven, lacks, err := c.Gone(ctx, tenant, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, live, func() bool {
 		return live.GetUID() == owner.UID && !c.Skip(live)

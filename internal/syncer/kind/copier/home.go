@@ -157,8 +157,7 @@ func (c *Copier[T]) takeAway(ctx context.Context, tenant *kind.Tenant, key engin
 	if err != nil {
 		return err
 	}
-	owner, ours := c.Owner(key, superObject)
-	if !ours || !tenant.Owns(owner, key.Namespace) || superObject.GetDeletionTimestamp() != nil {
+	if !c.isOfTenant(tenant, key, superObject) || superObject.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	c.Env.Settle(key)
