@@ -27,9 +27,12 @@ const (
 // CheckFeatures returns an error unless client-go's informers take in and hand over as Accounts reckon: once, in order.
 // Both feature gates are so by default. Programs call it when they begin.
 func CheckFeatures() error {
-	for feature, wanted := range map[features.Feature]bool{features.InOrderInformers: true, features.WatchListClient: false} {
-		if features.FeatureGates().Enabled(feature) != wanted {
-			return fmt.Errorf("%s of client-go must be %t (flag --feature-gates, or variable KUBE_FEATURE_%s)", feature, wanted, feature)
+	for _, gate := range []struct {
+		feature features.Feature
+		wanted  bool
+	}{{features.InOrderInformers, true}, {features.WatchListClient, false}} {
+		if features.FeatureGates().Enabled(gate.feature) != gate.wanted {
+			return fmt.Errorf("%s of client-go must be %t (flag --feature-gates, or variable KUBE_FEATURE_%s)", gate.feature, gate.wanted, gate.feature)
 		}
 	}
 	return nil

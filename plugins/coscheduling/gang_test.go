@@ -157,9 +157,7 @@ func TestHint(t *testing.T) {
 
 // TestPodGroupThatComes: each member that was refused for the lack of a PodGroup is tried once when that comes, also
 // where another one was tried before, and then one of them for all.
-func TestPodGroupThatComes(t *testing.T) { synctest.Test(t, testPodGroupThatComes) }
-
-func testPodGroupThatComes(t *testing.T) {
+func TestPodGroupThatComes(t *testing.T) {
 	pl, handle, pods := placing(t, 3)
 	pl.gangs = NewState() // none is being placed
 	groups := &comingGroups{}
@@ -172,10 +170,6 @@ func testPodGroupThatComes(t *testing.T) {
 			require.False(t, status.IsSuccess(), "there is no super cluster")
 		}
 	}
-	settle := func() {
-		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
-		synctest.Wait()
-	}
 	step := func(what string, there bool, tried []int, want ...string) {
 		t.Helper()
 		groups.there, handle.activated = there, nil
@@ -183,34 +177,30 @@ func testPodGroupThatComes(t *testing.T) {
 		groups.changed(mpi)
 		slices.Sort(handle.activated)
 		require.Equal(t, want, handle.activated, what)
-		settle()
 	}
 	try(0, 1, 2)
 	step("it is not there yet", false, nil, "mpi-1")
 	step("one is tried before all others are activated", true, []int{0}, "mpi-1", "mpi-2", "mpi-3")
 	step("all were", true, []int{1, 2}, "mpi-1")
-	step("it is gone", false, []int{0}, "mpi-1")
-	step("and back, as one knows of", true, nil, "mpi-1")
-	try(0)
+	step("it is gone, as none knows of", false, nil, "mpi-1")
+	step("and back", true, nil, "mpi-1")
 	groups.there = false
 	try(1)
-	step("as another one knows of", true, nil, "mpi-1", "mpi-2")
-	try(0, 1)
+	step("as another one knows of than who leads", true, nil, "mpi-1", "mpi-2", "mpi-3")
 	groups.there, groups.comes, handle.activated = false, true, nil
 	try(1)
 	slices.Sort(handle.activated)
-	require.Equal(t, []string{"mpi-1", "mpi-2"}, handle.activated, "it comes while the second is told that there is none")
-	settle()
-	groups.there = false
-	try(0, 1, 2)
-	require.NoError(t, pl.pods.Delete(pods[2]))
-	try(2)
-	pl.shrunk(pods[2])
-	try(2) // its attempt was under way
+	require.Equal(t, []string{"mpi-1"}, handle.activated, "it comes while the second asks, which is told of it")
 	pl.gangs.KeptOut(pods[0])
-	require.Equal(t, []types.UID{pods[1].UID}, pl.gangs.missed(mpi).UnsortedList())
+	step("nobody leads", true, nil, "mpi-1", "mpi-2", "mpi-3")
+	try(1)
+	require.NoError(t, pl.pods.Delete(pods[2]))
+	handle.activated = nil
+	pl.grown(t.Context(), member("mpi", "mpi-4"))
+	require.Equal(t, []string{"mpi-2"}, handle.activated, "who leads is tried when the gang grows")
+	require.NoError(t, pl.pods.Delete(pods[1]))
 	pl.shrunk(pods[1])
-	require.Empty(t, pl.gangs.missing)
+	require.Empty(t, pl.gangs.leaders)
 }
 
 // TestPodMadeAnew: of a pod whose deletion no watch told of, before another one of its name, nothing is kept.
@@ -233,10 +223,9 @@ func TestPodMadeAnew(t *testing.T) {
 		synctest.Wait()
 		_, status := pl.PreFilter(ctx, framework.NewCycleState(), before, nil)
 		require.Equal(t, fwk.UnschedulableAndUnresolvable, status.Code())
-		require.True(t, pl.gangs.missed(mpi).Has(before.UID))
+		require.Equal(t, leader{pod: "mpi-1", uid: before.UID, missing: true}, pl.gangs.leader(mpi, ""))
 		watched.Modify(after)
 		synctest.Wait()
-		require.Empty(t, pl.gangs.missing)
 		require.Empty(t, pl.gangs.leaders)
 		stop()
 		<-stopped

@@ -4,17 +4,14 @@ package coscheduling
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -35,12 +32,6 @@ const (
 	// maxMembers bounds the pods that name one group: each that is tried costs as much as there are. It is the default
 	// of limits.pendingPods, beyond which no gang can be.
 	maxMembers = 2000
-	// changesPeriod is how often members of a group are activated for its changes at most.
-	changesPeriod = 50 * time.Millisecond
-	// WritePatience is how long a member waits for the wishes of all, its own included. A control plane answers a write
-	// or the write fails, both within tenantclient.HeaderTimeout. WritePatience is longer, so that no wish is given up
-	// while its write is under way: nobody would know whether it was written.
-	WritePatience = 20 * time.Second
 	// groupIndex is the index of pods by namespace and name of their group.
 	groupIndex = "podGroup"
 
@@ -89,8 +80,8 @@ type Coscheduling struct {
 	handle  framework.Handle
 	gangs   *State
 	pods    cache.Indexer
-	// wait bounds the time in Permit, and writes that in PreBind.
-	wait, writes time.Duration
+	// wait bounds the time in Permit.
+	wait time.Duration
 }
 
 var (
@@ -98,7 +89,6 @@ var (
 	_ framework.PostFilterPlugin  = &Coscheduling{}
 	_ framework.ReservePlugin     = &Coscheduling{}
 	_ framework.PermitPlugin      = &Coscheduling{}
-	_ framework.PreBindPlugin     = &Coscheduling{}
 	_ framework.EnqueueExtensions = &Coscheduling{}
 )
 
@@ -120,7 +110,6 @@ func New(options Options, gangs *State) frameworkruntime.PluginFactory {
 		}
 		pl := &Coscheduling{
 			options: options, handle: handle, gangs: gangs, pods: informer.GetIndexer(), wait: time.Duration(args.PermitWaitingTimeSeconds) * time.Second,
-			writes: WritePatience,
 		}
 		return pl, pl.follow(ctx, informer)
 	}
@@ -136,7 +125,7 @@ func (pl *Coscheduling) follow(ctx context.Context, pods cache.SharedIndexInform
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(object any) {
 				pl.gangs.invalidate(GroupOf(podIn(object)))
-				pl.changed(ctx, GroupOf(podIn(object)))
+				pl.grown(ctx, podIn(object))
 			},
 			UpdateFunc: func(before, after any) {
 				pl.gangs.invalidate(GroupOf(podIn(before)))
@@ -146,8 +135,11 @@ func (pl *Coscheduling) follow(ctx context.Context, pods cache.SharedIndexInform
 				if isOther || old.UID != pod.UID { // the second where a watch missed the deletion
 					pl.gangs.gone(GroupOf(old), old.UID)
 				}
+				if pod.Spec.NodeName != "" {
+					pl.gangs.takeBack(GroupOf(pod), pod.UID) // the informer shows what was noted
+				}
 				if isOther || len(old.Spec.SchedulingGates) > len(pod.Spec.SchedulingGates) {
-					pl.changed(ctx, GroupOf(pod))
+					pl.grown(ctx, pod)
 				}
 			},
 			DeleteFunc: func(object any) { pl.shrunk(podIn(object)) },
@@ -188,55 +180,50 @@ func indexByGroup(object any) ([]string, error) {
 // Name returns the name of the plugin.
 func (pl *Coscheduling) Name() string { return Name }
 
-// changed tries a group that is not whole again: at once, and where it changes again within changesPeriod, at the end
-// of that, once for all changes: each costs as much as the group has members.
+// changed tries one member of a group that is not whole; it brings the others with it. When its PodGroup is known,
+// those that were refused because it was not are tried, too: no event would, and each says that there is none.
 func (pl *Coscheduling) changed(ctx context.Context, group types.NamespacedName) {
-	if pl.gangs.notify(group) {
-		pl.again(ctx, group)
-		pl.changedLater(ctx, group)
-	}
-}
-
-// changedLater tries a group for the changes within changesPeriod, as long as there are any.
-func (pl *Coscheduling) changedLater(ctx context.Context, group types.NamespacedName) {
-	time.AfterFunc(changesPeriod, func() {
-		if ctx.Err() != nil || pl.gangs.notifiedAll(group) {
-			return
-		}
-		pl.again(ctx, group)
-		pl.changedLater(ctx, group)
-	})
-}
-
-// again tries one member of a group that is not whole; it brings the others with it. When its PodGroup is known, those
-// that were refused because it was not are tried, too: no event would, and each says that there is none.
-func (pl *Coscheduling) again(ctx context.Context, group types.NamespacedName) {
 	pl.gangs.renew(group)
-	var missed sets.Set[types.UID]
-	if _, err := pl.find(group); err == nil {
-		missed = pl.gangs.missed(group)
-	} else {
+	_, err := pl.find(group)
+	if err != nil {
 		pl.release(pl.gangs.lose(group, false, false), fmt.Sprintf("gang %s: %v", group.Name, err))
 	}
-	pl.activate(ctx, pl.leaders(group, missed)...)
+	tried := pl.leaders(group, err == nil)
+	if err == nil {
+		pl.gangs.found(group)
+	}
+	pl.activate(ctx, tried...)
 }
 
-// leaders returns the member of each profile that events try, and where there is none, all that wait. besides are
-// others to return of those that wait.
-func (pl *Coscheduling) leaders(group types.NamespacedName, besides sets.Set[types.UID]) (first []*corev1.Pod) {
-	waiting, led := pl.membersOf(group, "").waiting, sets.New[string]()
-	for _, pod := range waiting {
-		if pl.gangs.leader(group, pod.Spec.SchedulerName).uid == pod.UID {
-			led.Insert(pod.Spec.SchedulerName)
-			first = append(first, pod)
+// grown tries the member of a group that events try, because there is another one, which may be kept out of the queue.
+func (pl *Coscheduling) grown(ctx context.Context, pod *corev1.Pod) {
+	group := GroupOf(pod)
+	if first := pl.waits(pl.gangs.leader(group, pod.Spec.SchedulerName), group, pod.Spec.SchedulerName); first != nil {
+		pl.gangs.renew(group)
+		pl.activate(ctx, first)
+		return
+	}
+	pl.changed(ctx, group)
+}
+
+// leaders returns the member of each profile that events try, and all that wait where there is none, or where some were
+// refused because the PodGroup was not known that isKnown now.
+func (pl *Coscheduling) leaders(group types.NamespacedName, isKnown bool) (tried []*corev1.Pod) {
+	firsts := map[string]leader{}
+	for _, pod := range pl.membersOf(group, "").waiting {
+		profile := pod.Spec.SchedulerName
+		first, known := firsts[profile]
+		if !known {
+			if first = pl.gangs.leader(group, profile); pl.waits(first, group, profile) == nil {
+				first = leader{}
+			}
+			firsts[profile] = first
+		}
+		if first.uid == "" || first.uid == pod.UID || first.missing && isKnown {
+			tried = append(tried, pod)
 		}
 	}
-	for _, pod := range waiting {
-		if !led.Has(pod.Spec.SchedulerName) || besides.Has(pod.UID) && pl.gangs.leader(group, pod.Spec.SchedulerName).uid != pod.UID {
-			first = append(first, pod)
-		}
-	}
-	return first
+	return tried
 }
 
 // shrunk releases a gang that is being placed when it has too few members left.
@@ -346,7 +333,7 @@ func (pl *Coscheduling) refusedBefore(ctx context.Context, group types.Namespace
 func (pl *Coscheduling) end(ctx context.Context, group types.NamespacedName) {
 	next, again := pl.gangs.end(group)
 	if again {
-		next = append(next, pl.leaders(group, nil)...)
+		next = append(next, pl.leaders(group, false)...)
 	}
 	pl.activate(ctx, next...)
 }
@@ -369,15 +356,14 @@ func (pl *Coscheduling) Reserve(ctx context.Context, state fwk.CycleState, pod *
 	return nil
 }
 
-// Unreserve takes Reserve back, and releases the other members: they are too few without this one. A gang whose choices
-// are being written fails as a whole.
+// Unreserve takes Reserve back, and releases the other members: they are too few without this one. Members that were
+// let go stay where they are, and the one whose choice could not be written is tried again, there.
 func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
 	group := GroupOf(pod)
 	if group.Name == "" {
 		return
 	}
-	pl.gangs.wrote(group, pod.UID, fmt.Errorf("pod %s was not placed", pod.Name))
-	pl.gangs.outcome(group, pod.UID)
+	pl.gangs.takeBack(group, pod.UID)
 	if pl.gangs.forget(group, pod.UID) {
 		pl.release(pl.gangs.lose(group, false, true), fmt.Sprintf("gang %s: pod %s was not placed", group.Name, pod.Name))
 		pl.end(ctx, group)
@@ -416,60 +402,6 @@ func (pl *Coscheduling) patience(seconds *int32) time.Duration {
 	return min(max(time.Duration(*seconds)*time.Second, time.Second), pl.wait)
 }
 
-// PreBindPreFlight implements framework.PreBindPlugin.
-func (pl *Coscheduling) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
-	if GroupOf(pod).Name == "" {
-		return fwk.NewStatus(fwk.Skip)
-	}
-	return nil
-}
-
-// PreBind writes the choice of a member as a wish, which no syncer looks at, and waits until all members that were let
-// go together have theirs: the binder then makes each wish a choice. What is written tells the next process which
-// members belong together and where, so that it judges them first, for that super cluster.
-//
-// A member waits for WritePatience at most, its own write included. When one has waited that long, all are released.
-func (pl *Coscheduling) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, superCluster string) *fwk.Status {
-	found, err := readCycle(state)
-	if err != nil {
-		return nil // it is no member
-	}
-	ctx, cancel := context.WithTimeout(ctx, pl.writes)
-	defer cancel()
-	if found.isWhole {
-		return fwk.AsStatus(found.follows.wait(ctx))
-	}
-	decision, isPending := pl.gangs.decision(found.group, pod.UID)
-	if decision == nil {
-		return fwk.AsStatus(fmt.Errorf("gang %s was given up", found.group.Name))
-	}
-	defer pl.gangs.outcome(found.group, pod.UID)
-	if isPending {
-		pl.gangs.wrote(found.group, pod.UID, pl.wish(ctx, pod, superCluster))
-	}
-	if err := decision.wait(ctx); err != nil {
-		return fwk.AsStatus(pl.gangs.giveUp(decision, err))
-	}
-	return nil
-}
-
-// wish writes a super cluster onto a pod as a tenant does who asks for it.
-func (pl *Coscheduling) wish(ctx context.Context, pod *corev1.Pod, superCluster string) error {
-	if pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == superCluster {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]string{schedulerv1alpha1.AnnotationSuperCluster: superCluster},
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding the choice of %s: %w", superCluster, err)
-	}
-	if _, err := pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("pod %s of the gang: writing super cluster %s: %w", pod.Name, superCluster, err)
-	}
-	return nil
-}
-
 // EventsToRegister names what can make room for a member, besides what follow sees: a Node that comes or changes, and a
 // Pod that ends or shrinks.
 func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
@@ -500,22 +432,25 @@ func (pl *Coscheduling) hint(_ klog.Logger, pod *corev1.Pod, before, after any) 
 			return fwk.QueueSkip, nil
 		}
 	}
-	if leader := pl.gangs.leader(group, pod.Spec.SchedulerName); leader.uid != pod.UID && pl.waits(leader, group, pod.Spec.SchedulerName) && !pl.gangs.isBeingPlaced(group) {
+	if leader := pl.gangs.leader(group, pod.Spec.SchedulerName); leader.uid != pod.UID && pl.waits(leader, group, pod.Spec.SchedulerName) != nil && !pl.gangs.isBeingPlaced(group) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
 }
 
-// waits reports whether a member of a group can be tried still. It is asked for each member and event, under the lock
-// of the queue.
-func (pl *Coscheduling) waits(of leader, group types.NamespacedName, profile string) bool {
+// waits returns a member of a group if it can be tried still, else nil. It is asked for each member and event, under the
+// lock of the queue.
+func (pl *Coscheduling) waits(of leader, group types.NamespacedName, profile string) *corev1.Pod {
 	object, exists, err := pl.pods.GetByKey(group.Namespace + "/" + of.pod)
 	if err != nil || !exists {
-		return false
+		return nil
 	}
 	pod := podIn(object)
-	return pod.UID == of.uid && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
-		pod.Spec.SchedulerName == profile && GroupOf(pod) == group
+	if pod.UID == of.uid && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
+		pod.Spec.SchedulerName == profile && GroupOf(pod) == group {
+		return pod
+	}
+	return nil
 }
 
 // superClusters returns whether a group may be in several super clusters.

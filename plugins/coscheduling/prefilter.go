@@ -27,8 +27,6 @@ type cycle struct {
 	waiting []*corev1.Pod
 	// needed is how many of waiting must be placed at once, and spare how many may stay behind.
 	needed, spare int
-	// follows is the decision by which the gang is whole, nil if all that it takes is written.
-	follows *decision
 	// timeout is spec.scheduleTimeoutSeconds of the PodGroup.
 	timeout *int32
 }
@@ -50,11 +48,9 @@ type members struct {
 	all int
 	// waiting have no super cluster and may be tried, the oldest first, by name among those of one second.
 	waiting []*corev1.Pod
-	// placed is how many have one, or are about to, and there how many of these are in each super cluster.
+	// placed is how many have one, or were let go to one, and there are these super clusters.
 	placed int
-	there  map[string]int
-	// decided is the decision by which some of placed are about to have one, nil for none.
-	decided *decision
+	there  sets.Set[string]
 	// gated have scheduling gates, and others name another profile.
 	gated, others int
 	// sums is what the members need, for PreFilter alone.
@@ -71,12 +67,12 @@ func (m members) count() int { return len(m.waiting) + m.placed }
 
 // membersOf returns the members of a group. Only those of profile are tried, "": of any.
 func (pl *Coscheduling) membersOf(group types.NamespacedName, profile string) members {
-	return pl.gangs.roster(group, profile, func(decided *decision) members { return pl.list(group, profile, decided) })
+	return pl.gangs.roster(group, profile, func(letGo map[types.UID]string) members { return pl.list(group, profile, letGo) })
 }
 
-// list finds the members of a group.
-func (pl *Coscheduling) list(group types.NamespacedName, profile string, decided *decision) members {
-	found := members{there: map[string]int{}, decided: decided, sums: &sums{}}
+// list finds the members of a group. letGo are super clusters of members that the informer may not show there yet.
+func (pl *Coscheduling) list(group types.NamespacedName, profile string, letGo map[types.UID]string) members {
+	found := members{there: sets.New[string](), sums: &sums{}}
 	objects, err := pl.pods.ByIndex(groupIndex, group.String())
 	if err != nil {
 		return found // New adds the index
@@ -88,11 +84,12 @@ func (pl *Coscheduling) list(group types.NamespacedName, profile string, decided
 		case pod.Spec.NodeName != "":
 			if pod.DeletionTimestamp == nil {
 				found.placed++
-				found.there[pod.Spec.NodeName]++
+				found.there.Insert(pod.Spec.NodeName)
 			}
 		case pod.DeletionTimestamp != nil:
-		case found.decided != nil && found.decided.members.Has(pod.UID):
+		case letGo[pod.UID] != "":
 			found.placed++
+			found.there.Insert(letGo[pod.UID])
 		case len(pod.Spec.SchedulingGates) > 0:
 			found.gated++
 		case profile != "" && pod.Spec.SchedulerName != profile:
@@ -145,7 +142,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	}
 	state.Write(stateKey, &cycle{
 		group: name, isWhole: isWhole, several: several, waiting: found.waiting, timeout: group.Spec.ScheduleTimeoutSeconds,
-		needed: wanted - found.placed, spare: found.count() - wanted, follows: found.decided,
+		needed: wanted - found.placed, spare: found.count() - wanted,
 	})
 	if left == nil {
 		return nil, nil
@@ -155,7 +152,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 
 // lead makes a member that is tried the one that events try, if there is none that waits.
 func (pl *Coscheduling) lead(group types.NamespacedName, pod *corev1.Pod) {
-	if pl.waits(pl.gangs.leader(group, pod.Spec.SchedulerName), group, pod.Spec.SchedulerName) {
+	if pl.waits(pl.gangs.leader(group, pod.Spec.SchedulerName), group, pod.Spec.SchedulerName) != nil {
 		return
 	}
 	pl.gangs.leads(group, pod)
@@ -166,15 +163,11 @@ func (pl *Coscheduling) lead(group types.NamespacedName, pod *corev1.Pod) {
 
 // lookUp is find for a member that is tried: it is tried again when a PodGroup comes that is not known.
 func (pl *Coscheduling) lookUp(group types.NamespacedName, pod *corev1.Pod) (*podgroupv1alpha1.PodGroup, error) {
-	pl.gangs.looksUp(group, pod.UID)
-	found, err := pl.find(group)
-	switch {
-	case err == nil:
-		pl.gangs.knows(group, pod.UID)
-	case !pl.isMember(pod, group): // as in lead
-		pl.gangs.gone(group, pod.UID)
+	if found, err := pl.find(group); err == nil {
+		return found, nil
 	}
-	return found, err
+	pl.gangs.misses(group, pod.Spec.SchedulerName)
+	return pl.find(group) // it may have come before that was noted
 }
 
 // isMember reports whether a pod is there still, as a member of a group.
@@ -228,7 +221,7 @@ func (pl *Coscheduling) left(
 	case !several && first != "":
 		return sets.New(first), ""
 	case !several && len(found.there) > 0:
-		return sets.KeySet(found.there), ""
+		return found.there, ""
 	}
 	if found.sums.group != group {
 		found.sums.group, found.sums.needs = group, needsOf(group, found, wanted)
@@ -267,7 +260,7 @@ func (pl *Coscheduling) roomy(needs needs, found members, wanted int, nodes []fw
 	return left, ""
 }
 
-// askedFor returns the super clusters that members ask for: those of choices that a process before this one wrote.
+// askedFor returns the super clusters that members ask for.
 func askedFor(found members) sets.Set[string] {
 	asked := sets.New[string]()
 	for _, pod := range found.waiting {

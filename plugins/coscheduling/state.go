@@ -1,8 +1,6 @@
 package coscheduling
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -15,9 +13,9 @@ import (
 // State is what a pod scheduler knows of its tenant's gangs besides their objects. At most one gang is being placed at
 // a time, so that two never hold what the other needs:
 //
-//	none ── reserve ──► being placed ── permit: enough members ──► decided ── all wishes written ──► none
-//	  ▲                      │ lose: a member fits nowhere, ended, or waited too long     │ a write failed
-//	  └──── end: all released ┴────────────────────────────────────────────────────────────┘
+//	none ── reserve ──► being placed ── permit: enough members ──► none
+//	  ▲                      │ lose: a member fits nowhere, ended, or waited too long
+//	  └──── end: all released ┘
 //
 // Nothing of it outlives the process. It is safe for concurrent use, and no method calls into kube-scheduler.
 type State struct {
@@ -35,24 +33,21 @@ type State struct {
 	// leaders holds, by gang and profile, the member that events try: the first that was tried, as long as it waits. An
 	// entry goes with its pod, and when that is kept out of the queue.
 	leaders map[types.NamespacedName]map[string]leader
-	// missing holds, by gang, the members that were refused because its PodGroup was not known, and those for which
-	// that is being looked up. One goes when it is found, and when the member is deleted or kept out of the queue.
-	missing map[types.NamespacedName]sets.Set[types.UID]
-	// decisions holds, by gang, those whose wishes are being written.
-	decisions map[types.NamespacedName]*decision
+	// letGo holds, by gang, the super clusters of members that were let go. One goes when the informer shows the member
+	// there, when it is deleted, and when its choice could not be written.
+	letGo map[types.NamespacedName]map[types.UID]string
 	// rosters holds, by gang and profile, the members as they were found last. All of a gang go when one of its pods
 	// changes. changes counts these, so that none is kept that was found before one.
 	rosters map[types.NamespacedName]map[string]members
 	changes uint64
-	// notified holds the gangs that were notified of a change within changesPeriod, and whether there was another one
-	// since.
-	notified map[types.NamespacedName]bool
 }
 
 // leader is the member of a gang that events try.
 type leader struct {
 	pod string
 	uid types.UID
+	// missing is whether it, or another one of its profile, was refused because the PodGroup was not known.
+	missing bool
 }
 
 // gang is one that is being placed.
@@ -68,32 +63,6 @@ type gang struct {
 	lost, again bool
 }
 
-// decision is a gang that was let go.
-type decision struct {
-	// members have their super clusters, and pending of them are not written yet.
-	members, pending sets.Set[types.UID]
-	// unaware are members that have not asked for the outcome.
-	unaware sets.Set[types.UID]
-	// first is the super cluster of the first member.
-	first string
-	// done is closed when none is pending, or one failed or has waited too long, with err.
-	done chan struct{}
-	err  error
-}
-
-// wait returns the outcome of a decision, or an error when ctx ends before. That of nil is nil.
-func (d *decision) wait(ctx context.Context) error {
-	if d == nil {
-		return nil
-	}
-	select {
-	case <-d.done:
-		return d.err
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the other members of the gang: %w", ctx.Err())
-	}
-}
-
 // outcome is what becomes of a member.
 type outcome int
 
@@ -106,9 +75,8 @@ const (
 // NewState returns the State of one pod scheduler.
 func NewState() *State {
 	return &State{
-		leaders: map[types.NamespacedName]map[string]leader{}, missing: map[types.NamespacedName]sets.Set[types.UID]{},
-		blocked: map[types.UID]*corev1.Pod{}, tried: map[types.NamespacedName]sets.Set[string]{}, activated: sets.New[types.UID](),
-		decisions: map[types.NamespacedName]*decision{}, rosters: map[types.NamespacedName]map[string]members{}, notified: map[types.NamespacedName]bool{},
+		leaders: map[types.NamespacedName]map[string]leader{}, blocked: map[types.UID]*corev1.Pod{}, tried: map[types.NamespacedName]sets.Set[string]{},
+		activated: sets.New[types.UID](), letGo: map[types.NamespacedName]map[types.UID]string{}, rosters: map[types.NamespacedName]map[string]members{},
 	}
 }
 
@@ -116,22 +84,26 @@ func NewState() *State {
 func (s *State) invalidate(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changed(name)
+}
+
+// changed is invalidate for who holds mu.
+func (s *State) changed(name types.NamespacedName) {
 	s.changes++
 	delete(s.rosters, name)
 }
 
 // roster returns the members of a gang, as list finds them, if they are not known. What it returns is shared: nobody
-// changes it. list gets the decision of the gang that has not failed, nil for none.
-func (s *State) roster(name types.NamespacedName, profile string, list func(*decision) members) members {
+// changes it. list gets the super clusters of members that were let go.
+func (s *State) roster(name types.NamespacedName, profile string, list func(letGo map[types.UID]string) members) members {
 	s.mu.Lock()
-	decided := s.decisionOf(name)
-	found, known := s.rosters[name][profile]
-	changes := s.changes
-	s.mu.Unlock()
-	if known && found.decided == decided {
+	if found, known := s.rosters[name][profile]; known {
+		s.mu.Unlock()
 		return found
 	}
-	found = list(decided)
+	letGo, changes := maps.Clone(s.letGo[name]), s.changes
+	s.mu.Unlock()
+	found := list(letGo)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found.all > 0 && s.changes == changes {
@@ -141,29 +113,6 @@ func (s *State) roster(name types.NamespacedName, profile string, list func(*dec
 		s.rosters[name][profile] = found
 	}
 	return found
-}
-
-// notify notes a change of a gang, and reports whether its members are to be activated at once. If not, they were
-// within changesPeriod, and notifiedAll says when they are again.
-func (s *State) notify(name types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, lately := s.notified[name]
-	s.notified[name] = lately
-	return !lately
-}
-
-// notifiedAll reports whether there was no other change of a gang since it was notified of one. It is asked until there
-// was none.
-func (s *State) notifiedAll(name types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.notified[name] {
-		s.notified[name] = false
-		return false
-	}
-	delete(s.notified, name)
-	return true
 }
 
 // KeptOut notes that a pod is kept out of the queue, so that no event tries it.
@@ -199,16 +148,13 @@ func (s *State) Places(pod *corev1.Pod) bool {
 	return s.placing != nil && s.placing.name == GroupOf(pod) && !s.placing.lost
 }
 
-// where returns the super cluster of the first member of a gang that is being placed, or was just decided about, ""
-// for any other gang, and the super clusters where the gang failed.
+// where returns the super cluster of the first member of a gang that is being placed, "" for any other gang, and the
+// super clusters where the gang failed.
 func (s *State) where(name types.NamespacedName) (first string, tried sets.Set[string]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.placing != nil && s.placing.name == name {
 		first = s.placing.first
-	}
-	if found := s.decisions[name]; found != nil && found.err == nil {
-		first = found.first
 	}
 	return first, s.tried[name].Clone()
 }
@@ -230,29 +176,25 @@ func (s *State) leader(name types.NamespacedName, profile string) leader {
 	return s.leaders[name][profile]
 }
 
-// looksUp notes that the PodGroup of a member is looked up. The note stays until knows: it is there when the PodGroup
-// comes in between.
-func (s *State) looksUp(name types.NamespacedName, pod types.UID) {
+// misses notes that members of a profile are refused because the PodGroup is not known, until found. Where no member
+// leads, events try all.
+func (s *State) misses(name types.NamespacedName, profile string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.missing[name] == nil {
-		s.missing[name] = sets.New[types.UID]()
+	if first, leads := s.leaders[name][profile]; leads {
+		first.missing = true
+		s.leaders[name][profile] = first
 	}
-	s.missing[name].Insert(pod)
 }
 
-// knows takes looksUp back: the PodGroup was found.
-func (s *State) knows(name types.NamespacedName, pod types.UID) {
+// found takes misses back: all members are tried.
+func (s *State) found(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(name, pod)
-}
-
-// missed returns the members of a gang that say that its PodGroup is not known.
-func (s *State) missed(name types.NamespacedName) sets.Set[types.UID] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.missing[name].Clone()
+	for profile, first := range s.leaders[name] {
+		first.missing = false
+		s.leaders[name][profile] = first
+	}
 }
 
 // losers returns the members of a gang that was lost which are reserved still.
@@ -290,13 +232,7 @@ func (s *State) begins(name types.NamespacedName, pod types.UID) {
 		delete(s.tried, name)
 	}
 	s.activated.Delete(pod)
-}
-
-// drop is knows for who holds mu.
-func (s *State) drop(name types.NamespacedName, pod types.UID) {
-	if s.missing[name].Delete(pod); len(s.missing[name]) == 0 {
-		delete(s.missing, name)
-	}
+	s.drop(name, pod) // its choice was taken back
 }
 
 // gone forgets a pod that was deleted, or is no member of that gang any more.
@@ -308,24 +244,27 @@ func (s *State) gone(name types.NamespacedName, pod types.UID) {
 		delete(s.leaders, name)
 	}
 	s.activated.Delete(pod)
-	s.drop(name, pod)
 	delete(s.blocked, pod)
+	s.drop(name, pod)
 }
 
-// decided returns the decision of a gang that was let go and has not failed, as long as one of its members may not know
-// it, nil for none. Nobody changes its members.
-func (s *State) decided(name types.NamespacedName) *decision {
+// takeBack forgets that a member was let go: the informer shows it there, or it is not there.
+func (s *State) takeBack(name types.NamespacedName, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.decisionOf(name)
+	s.drop(name, pod)
 }
 
-// decisionOf is decided for who holds mu.
-func (s *State) decisionOf(name types.NamespacedName) *decision {
-	if found := s.decisions[name]; found != nil && found.err == nil {
-		return found
+// drop is takeBack for who holds mu.
+func (s *State) drop(name types.NamespacedName, pod types.UID) {
+	if _, noted := s.letGo[name][pod]; !noted {
+		return
 	}
-	return nil
+	delete(s.letGo[name], pod)
+	if len(s.letGo[name]) == 0 {
+		delete(s.letGo, name)
+	}
+	s.changed(name)
 }
 
 // reserve notes the super cluster of a member, and reports whether it is the first.
@@ -437,73 +376,14 @@ func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (ma
 	if len(s.placing.reserved) < needed {
 		return nil, nil, waits
 	}
-	members, uids := make(map[types.UID]bool, len(s.placing.reserved)), sets.KeySet(s.placing.reserved)
-	for uid := range uids {
-		members[uid] = uid != pod
+	if s.letGo[name] == nil {
+		s.letGo[name] = map[types.UID]string{}
 	}
-	s.decisions[name] = &decision{members: uids, pending: uids.Clone(), unaware: uids.Clone(), first: s.placing.first, done: make(chan struct{})}
+	maps.Copy(s.letGo[name], s.placing.reserved)
+	s.changed(name)
+	members := s.placing.members()
+	delete(members, pod)
 	s.placing = nil
 	delete(s.tried, name)
 	return members, s.unblock(), goes
-}
-
-// decision returns the one that let a pod go, as long as one of its members does not know the outcome, nil for none,
-// and whether the wish of the pod is to be written.
-func (s *State) decision(name types.NamespacedName, pod types.UID) (found *decision, isPending bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if found = s.decisions[name]; found == nil || !found.members.Has(pod) {
-		return nil, false
-	}
-	return found, found.pending.Has(pod)
-}
-
-// giveUp fails a decision because a member of it has failed, unless it has an outcome, which it returns.
-func (s *State) giveUp(found *decision, err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case <-found.done:
-		return found.err
-	default:
-		found.settle(err)
-		return err
-	}
-}
-
-// settle ends a decision, with nil when all is written. The caller holds State.mu.
-func (d *decision) settle(err error) {
-	d.err = err
-	d.pending.Clear()
-	close(d.done)
-}
-
-// wrote notes that the wish of a member was written. An error of a member, also of one whose wish was written, fails
-// all members as long as one is pending, and is of no consequence afterwards.
-func (s *State) wrote(name types.NamespacedName, pod types.UID, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.decisions[name]
-	if found == nil || found.pending.Len() == 0 || !found.members.Has(pod) {
-		return
-	}
-	found.pending.Delete(pod)
-	if err == nil && found.pending.Len() > 0 {
-		return
-	}
-	found.settle(err)
-}
-
-// outcome notes that a member knows the outcome of its decision, which is forgotten with the last one.
-func (s *State) outcome(name types.NamespacedName, pod types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := s.decisions[name]
-	if found == nil {
-		return
-	}
-	found.unaware.Delete(pod)
-	if found.unaware.Len() == 0 {
-		delete(s.decisions, name)
-	}
 }

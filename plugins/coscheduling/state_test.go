@@ -1,7 +1,6 @@
 package coscheduling
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -114,7 +113,7 @@ func TestState(t *testing.T) {
 				members, blocked, what := s.permit(mpi, b.UID, 2)
 				return []any{members, blocked, what}
 			},
-			want: []any{map[types.UID]bool{"a": true, "b": false}, []*corev1.Pod{stranger}, goes},
+			want: []any{map[types.UID]bool{"a": true}, []*corev1.Pod{stranger}, goes},
 		},
 		"Permit after it was given up": {
 			do: func(s *State) any {
@@ -137,28 +136,29 @@ func TestState(t *testing.T) {
 			},
 			want: goes,
 		},
-		"all wishes are written": {
+		"who was let go is counted where it goes": {
 			do: func(s *State) any {
+				list := func(letGo map[types.UID]string) members { return members{all: 2, placed: len(letGo)} }
+				counts := []int{s.roster(mpi, "gang", list).placed}
 				reserveTwo(s)
 				s.permit(mpi, b.UID, 2)
-				made := s.decided(mpi)
-				s.wrote(mpi, a.UID, nil)
-				_, isPending := s.decision(mpi, b.UID)
-				s.wrote(mpi, b.UID, nil)
-				s.outcome(mpi, a.UID)
-				s.outcome(mpi, b.UID)
-				return []any{isPending, made.wait(t.Context()), len(s.decisions)}
+				counts = append(counts, s.roster(mpi, "gang", list).placed)
+				s.takeBack(mpi, a.UID)
+				counts = append(counts, s.roster(mpi, "gang", list).placed)
+				s.begins(mpi, b.UID)
+				return append(counts, s.roster(mpi, "gang", list).placed, len(s.letGo))
 			},
-			want: []any{true, nil, 0},
+			want: []int{0, 2, 1, 0, 0},
 		},
-		"one is not": {
+		"who is deleted is not": {
 			do: func(s *State) any {
 				reserveTwo(s)
 				s.permit(mpi, b.UID, 2)
-				s.wrote(mpi, a.UID, context.DeadlineExceeded)
-				return []any{s.decided(mpi) == nil, s.decisions[mpi].wait(t.Context())}
+				s.gone(mpi, a.UID)
+				s.gone(mpi, b.UID)
+				return len(s.letGo)
 			},
-			want: []any{true, context.DeadlineExceeded},
+			want: 0,
 		},
 		"what is known of a pod goes with it": {
 			do: func(s *State) any {
@@ -174,7 +174,7 @@ func TestState(t *testing.T) {
 		"members are listed once, until one changes": {
 			do: func(s *State) any {
 				lists := 0
-				list := func(*decision) members { lists++; return members{all: 2} }
+				list := func(map[types.UID]string) members { lists++; return members{all: 2} }
 				s.roster(mpi, "gang", list)
 				s.roster(mpi, "gang", list)
 				s.roster(mpi, "", list)
@@ -186,33 +186,17 @@ func TestState(t *testing.T) {
 		},
 		"what changes while they are listed is not missed": {
 			do: func(s *State) any {
-				s.roster(mpi, "gang", func(*decision) members { s.invalidate(mpi); return members{all: 2} })
+				s.roster(mpi, "gang", func(map[types.UID]string) members { s.invalidate(mpi); return members{all: 2} })
 				return len(s.rosters)
 			},
 			want: 0,
 		},
 		"nothing is kept of a group without pods": {
 			do: func(s *State) any {
-				s.roster(mpi, "gang", func(*decision) members { return members{} })
+				s.roster(mpi, "gang", func(map[types.UID]string) members { return members{} })
 				return len(s.rosters)
 			},
 			want: 0,
-		},
-		"a decision is another list": {
-			do: func(s *State) any {
-				s.roster(mpi, "gang", func(*decision) members { return members{all: 2} })
-				reserveTwo(s)
-				s.permit(mpi, b.UID, 2)
-				return s.roster(mpi, "gang", func(by *decision) members { return members{all: 2, placed: by.members.Len(), decided: by} }).placed
-			},
-			want: 2,
-		},
-		"changes that follow each other are one notification at the end": {
-			do: func(s *State) any {
-				notified := []bool{s.notify(mpi), s.notify(mpi), s.notify(mpi), s.notify(other)}
-				return []any{notified, s.notifiedAll(mpi), s.notifiedAll(mpi), s.notifiedAll(other), len(s.notified)}
-			},
-			want: []any{[]bool{true, false, false, true}, false, true, true, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestGangs(t *testing.T) {
 		w.wantPod(t, pod, "the super cluster of the others", in(where))
 	}
 
-	// What a process leaves that ends in the midst: one choice, one wish, one member without either.
+	// What a process leaves that ends in the midst: one choice, one member that asks, one without either.
 	other := map[string]string{"r1": "r2", "r2": "r1"}[where]
 	stop()
 	group("half")

@@ -463,7 +463,9 @@ func (c *Copier[T]) isOfTenant(tenant *kind.Tenant, key engine.Key, superObject 
 }
 
 // adopts returns whether a super object without owner is adopted.
-func (c *Copier[T]) adopts(superObject T) bool { return !kind.HasOwnerLabel(superObject) && c.Adopt(superObject) }
+func (c *Copier[T]) adopts(superObject T) bool {
+	return !kind.HasOwnerLabel(superObject) && c.Adopt(superObject)
+}
 
 // settle clears the last warning about an object that is in sync, or records its Notice.
 func (c *Copier[T]) settle(tenant *kind.Tenant, key engine.Key, tenantObject T, notice Notice) {
