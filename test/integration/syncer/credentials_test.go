@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,8 @@ import (
 )
 
 // TestCredentials: the tenant's credentials and then the program's own are replaced while the syncer runs, as
-// docs/operating.md says: new ones are written, and the old ones are refused from then on.
+// docs/operating.md says: new ones are written, and the old ones are refused from then on. Neither has the rights of
+// kinds that no pod needs, as a role of a version before: that costs these kinds alone.
 func TestCredentials(t *testing.T) {
 	crds, err := controlplane.SuperpoolCRDs()
 	require.NoError(t, err)
@@ -40,9 +42,19 @@ func TestCredentials(t *testing.T) {
 		_, err = controlplane.Account(t.Context(), started[0], file, super.namespace, super.name)
 		require.NoError(t, err)
 	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "superpool:syncer"}}
+	await.Change(t, super.admin, role, func(role *rbacv1.ClusterRole) {
+		count := len(role.Rules)
+		role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.APIGroups, "policy") })
+		require.Less(t, len(role.Rules), count)
+	})
+	create(t, tenant.admin, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: tenant.name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "coordination.k8s.io", "events.k8s.io", "scheduling.k8s.io", "storage.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies", "servicecidrs"}, Verbs: []string{"*"}},
+	}})
 	create(t, tenant.admin, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: tenant.name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tenant.name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant.namespace, Name: tenant.name}},
 	})
 	ofTenant, ofSuper := tenant.kubeconfig(t, "old"), super.kubeconfig(t, "old")

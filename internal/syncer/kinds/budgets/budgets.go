@@ -55,6 +55,7 @@ var _ engine.Kind = &Budgets{}
 // Spec is that of PodDisruptionBudgets.
 func Spec() kind.Spec {
 	spec := copier.Spec(budgetCopy(nil))
+	spec.Aside = true
 	spec.Tenant.Labels = func(*kind.Env) string { return "" } // one watch for a tenant, as for Ingresses
 	spec.New = func(env *kind.Env) engine.Kind {
 		budgets := &Budgets{}

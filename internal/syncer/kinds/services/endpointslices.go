@@ -30,7 +30,7 @@ const ReasonEndpointsForbidden = "EndpointsForbidden"
 // EndpointSliceSpec is that of EndpointSlices, which are copied for the namespaces of which Services are. forbidden
 // returns whether those of a tenant may not name an address.
 func EndpointSliceSpec(forbidden func(*kind.Env, *kind.Tenant) func(netip.Addr) bool) kind.Spec {
-	return copier.Spec(copier.Copy[*discoveryv1.EndpointSlice]{
+	spec := copier.Spec(copier.Copy[*discoveryv1.EndpointSlice]{
 		Name:  kind.EndpointSlice,
 		New:   func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 		Scope: kind.ScopeTenant,
@@ -49,6 +49,8 @@ func EndpointSliceSpec(forbidden func(*kind.Env, *kind.Tenant) func(netip.Addr) 
 		Indexes: map[string]func(client.Object) []string{kind.IndexAddress: addressesOfSlice},
 		Wakes:   map[string]func(*kind.Env, kind.Change) []engine.Key{kind.Pod: wakesEndpointSlices},
 	})
+	spec.Aside = true
+	return spec
 }
 
 // translateEndpointSlice is SuperEndpointSlice without the endpoints that the tenant may not have. Only these are left

@@ -36,7 +36,7 @@ func IngressSpec() kind.Spec {
 			Tell: TenantIngress,
 		},
 	})
-	spec.Involved = schema.GroupKind{Group: networkingv1.GroupName, Kind: "Ingress"}
+	spec.Aside, spec.Involved = true, schema.GroupKind{Group: networkingv1.GroupName, Kind: "Ingress"}
 	spec.Tenant.Labels = func(*kind.Env) string { return "" } // there are few, so that one watch is less than one per namespace
 	return spec
 }
