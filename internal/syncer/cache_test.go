@@ -89,8 +89,8 @@ func TestSpecs(t *testing.T) {
 				where = append(where, cmp.Or(from.namespace, "all namespaces"))
 			}
 		}
-		fmt.Fprintf(&got, "%s\n\ttenant: %s\n\twhere: %s\n\tsuper: %s\n\tcleared: %t\n", spec.Name,
-			describe(kind.TenantSide, spec.Name), cmp.Or(strings.Join(where, " "), "-"), describe(kind.SuperSide, spec.Name), spec.Cleared)
+		fmt.Fprintf(&got, "%s\n\ttenant: %s\n\twhere: %s\n\tsuper: %s\n\tcleared: %t\n\taside: %t\n", spec.Name,
+			describe(kind.TenantSide, spec.Name), cmp.Or(strings.Join(where, " "), "-"), describe(kind.SuperSide, spec.Name), spec.Cleared, spec.Aside)
 	}
 	golden := filepath.Join("testdata", "specs.golden")
 	if *update {
