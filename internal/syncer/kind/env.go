@@ -92,7 +92,7 @@ type Env struct {
 	states  sync.Map
 
 	Warnings  warnings
-	refused   Memo[types.UID]
+	refused   engine.Memo[types.UID]
 	kept      kept
 	Tally     tally
 	liveReads TenantRates

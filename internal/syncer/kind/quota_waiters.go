@@ -1,9 +1,9 @@
 package kind
 
 import (
-	"maps"
-	"sync"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/superpool/superpool/internal/memo"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -12,56 +12,39 @@ import (
 // requeues them with backoff too, so this only shortens the wait. The zero value holds none. All methods may be called
 // concurrently.
 type QuotaWaiters struct {
-	mu      sync.Mutex
-	waiting map[tenantNamespace]map[engine.Key]struct{}
+	waiting memo.Map[tenantNamespace, sets.Set[engine.Key]]
 }
 
 type tenantNamespace struct{ tenant, namespace string }
 
 // Add adds key to the waiters of its namespace.
 func (w *QuotaWaiters) Add(key engine.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waiting == nil {
-		w.waiting = map[tenantNamespace]map[engine.Key]struct{}{}
-	}
-	of := tenantNamespace{key.Tenant, key.Namespace}
-	if w.waiting[of] == nil {
-		w.waiting[of] = map[engine.Key]struct{}{}
-	}
-	w.waiting[of][key] = struct{}{}
+	w.waiting.Update(tenantNamespace{key.Tenant, key.Namespace}, func(waiting sets.Set[engine.Key], _ bool) (sets.Set[engine.Key], bool) {
+		if waiting == nil {
+			waiting = sets.New[engine.Key]()
+		}
+		return waiting.Insert(key), true
+	})
 }
 
 // Remove removes key if it is a waiter.
 func (w *QuotaWaiters) Remove(key engine.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.remove(key)
+	w.waiting.Update(tenantNamespace{key.Tenant, key.Namespace}, func(waiting sets.Set[engine.Key], _ bool) (sets.Set[engine.Key], bool) {
+		return waiting.Delete(key), waiting.Len() > 0
+	})
 }
 
-// removeAll removes all keys of a tenant.
-func (w *QuotaWaiters) removeAll(tenant string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	maps.DeleteFunc(w.waiting, func(of tenantNamespace, _ map[engine.Key]struct{}) bool { return of.tenant == tenant })
+// Forget removes all keys of a tenant.
+func (w *QuotaWaiters) Forget(tenant string) {
+	w.waiting.DeleteFunc(func(of tenantNamespace, _ sets.Set[engine.Key]) bool { return of.tenant == tenant })
 }
 
 // Next removes and returns a random waiter of a namespace, so that a pod that is too large does not block the others.
 // It returns false if there is none.
-func (w *QuotaWaiters) Next(tenant, namespace string) (engine.Key, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for key := range w.waiting[tenantNamespace{tenant, namespace}] {
-		w.remove(key)
-		return key, true
-	}
-	return engine.Key{}, false
-}
-
-func (w *QuotaWaiters) remove(key engine.Key) {
-	of := tenantNamespace{key.Tenant, key.Namespace}
-	delete(w.waiting[of], key)
-	if len(w.waiting[of]) == 0 {
-		delete(w.waiting, of)
-	}
+func (w *QuotaWaiters) Next(tenant, namespace string) (next engine.Key, found bool) {
+	w.waiting.Update(tenantNamespace{tenant, namespace}, func(waiting sets.Set[engine.Key], _ bool) (sets.Set[engine.Key], bool) {
+		next, found = waiting.PopAny()
+		return waiting, waiting.Len() > 0
+	})
+	return next, found
 }

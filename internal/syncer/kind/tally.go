@@ -169,8 +169,8 @@ func (t *tally) stopWaiting(key engine.Key) {
 	}
 }
 
-// forget removes the keys of a tenant from those that wait. Its super objects stay counted.
-func (t *tally) forget(tenant string) {
+// Forget removes the keys of a tenant from those that wait. Its super objects stay counted.
+func (t *tally) Forget(tenant string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for at, count := range t.counts {

@@ -1,11 +1,11 @@
 package kind
 
 import (
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/superpool/superpool/internal/memo"
 	"github.com/superpool/superpool/internal/syncer/engine"
 )
 
@@ -16,24 +16,20 @@ const liveReadsPerSecond, liveReadsBurst = 20, 500
 // TenantRates bound how often something happens for each tenant. A tenant that connects again has no other rate. The
 // zero value is ready for use, by many goroutines.
 type TenantRates struct {
-	mu    sync.Mutex
-	rates map[string]*rate.Limiter
+	limiters memo.Map[string, *rate.Limiter]
 }
 
 // Allow returns whether it may happen for a tenant now, and counts it: so many times a second, and burst at once, which
 // are those of each call.
-func (r *TenantRates) Allow(tenant string, perSecond rate.Limit, burst int, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	limit, exists := r.rates[tenant]
-	if !exists {
-		limit = rate.NewLimiter(perSecond, burst)
-		if r.rates == nil {
-			r.rates = map[string]*rate.Limiter{}
+func (r *TenantRates) Allow(tenant string, perSecond rate.Limit, burst int, now time.Time) (allowed bool) {
+	r.limiters.Update(tenant, func(limiter *rate.Limiter, known bool) (*rate.Limiter, bool) {
+		if !known {
+			limiter = rate.NewLimiter(perSecond, burst)
 		}
-		r.rates[tenant] = limit
-	}
-	return limit.AllowN(now, 1)
+		allowed = limiter.AllowN(now, 1)
+		return limiter, true
+	})
+	return allowed
 }
 
 // MayRead returns an error where an object of a tenant is to wait before a control plane of the pool is read for it.

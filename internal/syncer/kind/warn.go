@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/memo"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -102,15 +103,28 @@ const (
 	ReasonSuperPodDeleted = "SuperPodDeleted"
 )
 
+// Topic is something of an object about which its tenant is warned, whatever the last warning about something else of
+// it said.
+type Topic struct {
+	engine.Key
+	// Of is what of the object, "" for its copy, as of WarnOnce and Settle.
+	Of string
+}
+
 // WarnOnce records an Event of type Warning on a tenant object, unless the last one recorded for key is equal. Where
 // the recorder has no room for it, the next reconcile of key records it: the patrol's, if none is sooner.
 func (e *Env) WarnOnce(tenant *Tenant, key engine.Key, object client.Object, reason, message string) {
+	e.WarnAbout(tenant, Topic{Key: key}, object, reason, message)
+}
+
+// WarnAbout is WarnOnce for a Topic, which is to be cleared by its own (Warnings.Clear).
+func (e *Env) WarnAbout(tenant *Tenant, topic Topic, object client.Object, reason, message string) {
 	message = tenancy.Cut(message, tenancy.MaxEventNote)
-	if !e.Warnings.IsNew(key, aboutOf(object, reason), message) {
+	if !e.Warnings.isNew(topic, aboutOf(object, reason), message) {
 		return
 	}
 	if !tenant.Recorder.Event(object, corev1.EventTypeWarning, reason, message) {
-		e.Warnings.unsaid(key)
+		e.Warnings.unsaid(topic)
 	}
 }
 
@@ -153,17 +167,15 @@ func (e *Env) Settle(key engine.Key) {
 		e.Tally.stopWaiting(share.Key(key))
 	}
 	e.refused.Delete(key)
-	e.Warnings.Clear(key)
+	e.Warnings.Clear(Topic{Key: key})
 }
 
 // Forget drops all that is remembered of a tenant that is no longer connected: its informers have stopped, so no key
 // would clear it. So it does of one on which another process has worked since it was noted.
 func (e *Env) Forget(tenant string) {
-	e.QuotaWaiters.removeAll(tenant)
-	e.Tally.forget(tenant)
-	e.Warnings.last.Forget(tenant)
-	e.refused.Forget(tenant)
-	e.kept.forget(tenant)
+	for _, memory := range [...]interface{ Forget(tenant string) }{&e.QuotaWaiters, &e.Tally, &e.Warnings, &e.refused, &e.kept} {
+		memory.Forget(tenant)
+	}
 	e.mu.Lock()
 	forgets := slices.Clone(e.forgets)
 	e.mu.Unlock()
@@ -175,10 +187,15 @@ func (e *Env) Forget(tenant string) {
 // WarnRefused warns the tenant, and returns true, if err is a refusal of the super cluster's API server
 // (engine.IsRefusal). It ignores other errors, nil, and refusals because the super namespace is terminating.
 func (e *Env) WarnRefused(tenant *Tenant, key engine.Key, object client.Object, reason string, err error) bool {
+	return e.WarnRefusedAbout(tenant, Topic{Key: key}, object, reason, err)
+}
+
+// WarnRefusedAbout is WarnRefused for a Topic.
+func (e *Env) WarnRefusedAbout(tenant *Tenant, topic Topic, object client.Object, reason string, err error) bool {
 	if !engine.IsRefusal(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return false
 	}
-	e.WarnOnce(tenant, key, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, e.InTenantsWords(tenant, key, err)))
+	e.WarnAbout(tenant, topic, object, reason, fmt.Sprintf("Super cluster %s: %s", e.ID, e.InTenantsWords(tenant, topic.Key, err)))
 	return true
 }
 
@@ -189,9 +206,9 @@ func (e *Env) InTenantsWords(tenant *Tenant, key engine.Key, err error) string {
 	return strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, namespace), namespace)
 }
 
-// warnings holds the last warning about each key, so that only another one becomes an Event. The zero value holds none.
+// warnings holds the last warning about each Topic, so that only another one becomes an Event. The zero value holds none.
 // All methods may be called concurrently.
-type warnings struct{ last Memo[warning] }
+type warnings struct{ last memo.Map[Topic, warning] }
 
 // warning are hashes of what a warning is about, and of its text: a tenant may have one of a kilobyte about each of its
 // objects.
@@ -200,41 +217,36 @@ type warning struct{ about, text uint64 }
 // seed makes it impossible to choose texts with equal hashes.
 var seed = maphash.MakeSeed()
 
-// IsNew stores text as the last warning about key, and returns whether it, or what it is about, differs from the one
-// before.
-func (w *warnings) IsNew(key engine.Key, about, text string) (isNew bool) {
+// isNew stores text as the last warning about a topic, and returns whether it, or what it is about, differs from the
+// one before.
+func (w *warnings) isNew(topic Topic, about, text string) (isNew bool) {
 	current := warning{about: maphash.String(seed, about), text: maphash.String(seed, text)}
-	w.last.Update(key, func(last warning, known bool) (warning, bool) {
+	w.last.Update(topic, func(last warning, known bool) (warning, bool) {
 		isNew = !known || last != current
 		return current, true
 	})
 	return isNew
 }
 
-// isAbout returns whether the last warning about key is about that, and whether it was said.
+// isAbout returns whether the last warning about the copy of a key is about that, and whether it was said.
 func (w *warnings) isAbout(key engine.Key, about string) (is, said bool) {
-	last, known := w.last.Get(key)
+	last, known := w.last.Get(Topic{Key: key})
 	return known && last.about == maphash.String(seed, about), last.text != 0
 }
 
-// unsaid notes that nobody has read the last warning about key: the next one is new, whatever it says.
-func (w *warnings) unsaid(key engine.Key) {
-	w.last.Update(key, func(last warning, known bool) (warning, bool) {
+// unsaid notes that nobody has read the last warning about a topic: the next one is new, whatever it says.
+func (w *warnings) unsaid(topic Topic) {
+	w.last.Update(topic, func(last warning, known bool) (warning, bool) {
 		return warning{about: last.about}, known // no text has hash 0, but by chance
 	})
 }
 
-// Clear forgets the last warning about key.
-func (w *warnings) Clear(key engine.Key) { w.last.Delete(key) }
+// Clear forgets the last warning about a topic.
+func (w *warnings) Clear(topic Topic) { w.last.Delete(topic) }
 
-// Tenants returns the tenants about which as such there is a warning, by a key of that kind without a name.
-func (w *warnings) Tenants(kind string) (tenants []string) {
-	w.last.Each(func(key engine.Key, _ warning) {
-		if key == (engine.Key{Tenant: key.Tenant, Kind: kind}) {
-			tenants = append(tenants, key.Tenant)
-		}
-	})
-	return tenants
+// Forget drops the warnings of a tenant.
+func (w *warnings) Forget(tenant string) {
+	w.last.DeleteFunc(func(topic Topic, _ warning) bool { return topic.Tenant == tenant })
 }
 
 // maxLost bounds how many of a list an Event names.

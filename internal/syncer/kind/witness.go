@@ -237,7 +237,7 @@ func (k *kept) isNew(key engine.Key, count int, now time.Time) (isNew bool) {
 	return isNew
 }
 
-// forget drops what was told of a tenant.
-func (k *kept) forget(tenant string) {
+// Forget drops what was told of a tenant.
+func (k *kept) Forget(tenant string) {
 	k.last.DeleteFunc(func(at tenantKind, _ keptCount) bool { return at.tenant == tenant })
 }

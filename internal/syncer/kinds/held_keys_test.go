@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/failedchoice"
@@ -32,19 +33,20 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 	for _, tc := range []struct {
 		name string
 		kind string
-		// warned are the kinds of keys about which the tenant was warned, and everywhere is whether the object waits
-		// for everything that there is to wait for.
+		// warned are the topics about which the tenant was warned, and everywhere is whether the object waits for
+		// everything that there is to wait for.
 		warned     []string
 		everywhere bool
 	}{
-		{name: "refused", kind: "service", warned: []string{"service"}},
-		{name: "waits", kind: "service", warned: []string{"service"}, everywhere: true},
-		{name: "refused pod", kind: kind.Pod, warned: []string{kind.Pod}},
-		// Without "readiness of pod": only large ones have that, of which limits.cachedBytes lets few in.
-		{name: "pod that waits everywhere", kind: kind.Pod, warned: []string{kind.Pod, "tolerations of pod", "certificates of pod"}, everywhere: true},
+		{name: "refused", kind: "service", warned: []string{""}},
+		{name: "waits", kind: "service", warned: []string{""}, everywhere: true},
+		{name: "refused pod", kind: kind.Pod, warned: []string{""}},
+		// Without "readiness": only large ones have that, of which limits.cachedBytes lets few in.
+		{name: "pod that waits everywhere", kind: kind.Pod, warned: []string{"", "tolerations", "certificates"}, everywhere: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // see above
 			env, untaken, moments := &kind.Env{}, &choice.Untaken{}, &pods.Moments{}
+			tenant := &kind.Tenant{Recorder: noRecorder{}}
 			queue := engine.NewQueue(engine.QueueOptions{})
 			defer queue.ShutDown()
 			keys := make([]engine.Key, count)
@@ -56,12 +58,11 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 			for i, key := range keys {
 				uid, message := types.UID(fmt.Sprintf("%036d", i)), fmt.Sprint(i, words)
 				queue.AddRateLimited(key)
-				env.SetRefused(key, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}, true)
+				object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+				env.SetRefused(key, object, true)
 				queue.AddAfter(key, time.Hour)
-				for _, what := range tc.warned {
-					about := key
-					about.Kind = what
-					env.Warnings.IsNew(about, string(uid)+kind.ReasonTolerationsLeftOut, message)
+				for _, of := range tc.warned {
+					env.WarnAbout(tenant, kind.Topic{Key: key, Of: of}, object, kind.ReasonTolerationsLeftOut, message)
 				}
 				if tc.kind == kind.Pod {
 					untaken.Note(key, choice.Choice{UID: uid}, failedchoice.Quota, message, now)
@@ -84,6 +85,11 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 		})
 	}
 }
+
+// noRecorder is a kind.Recorder that keeps nothing.
+type noRecorder struct{}
+
+func (noRecorder) Event(apiruntime.Object, string, string, string) bool { return true }
 
 // heap returns how many bytes are in use.
 func heap() uint64 {

@@ -220,8 +220,8 @@ func (c *Copier[T]) Reconcile(ctx context.Context, key engine.Key, waited time.D
 		return 0, c.exceeds(ctx, tenant, key, tenantObject, superObject, inSuper)
 	case !wanted && (!inSuper || !c.isOfTenant(tenant, key, superObject)):
 		c.Env.Settle(key)
-		c.Env.Warnings.Clear(homeKey(key))
-		c.Env.Warnings.Clear(boundsKey(key))
+		c.Env.Warnings.Clear(ofHome(key))
+		c.Env.Warnings.Clear(ofBounds(key))
 		c.drift.Delete(key)
 		c.attempts.Drop(key)
 		return 0, nil
@@ -241,11 +241,11 @@ func (c *Copier[T]) bounded(tenant *kind.Tenant, key engine.Key, tenantObject T)
 	case c.Instead == nil:
 		return tenantObject, c.Env.Bounded(tenant, key, tenantObject, excess)
 	case excess == "":
-		c.Env.Warnings.Clear(boundsKey(key))
+		c.Env.Warnings.Clear(ofBounds(key))
 		return tenantObject, true
 	}
 	instead, words := c.Instead(tenantObject)
-	c.Env.Bounded(tenant, boundsKey(key), tenantObject, excess+": "+words)
+	c.Env.WarnAbout(tenant, ofBounds(key), tenantObject, kind.ReasonTenantLimit, fmt.Sprintf("Super cluster %s: %s: %s", c.Env.ID, excess, words))
 	return instead, true
 }
 
@@ -283,11 +283,8 @@ func (c *Copier[T]) trim(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	return err
 }
 
-// boundsKey is that of the last word about what an object holds; the key itself is of what is Instead of it.
-func boundsKey(key engine.Key) engine.Key {
-	key.Kind += "/bounds"
-	return key
-}
+// ofBounds is what is said of what an object holds, where something is Instead of it.
+func ofBounds(key engine.Key) kind.Topic { return kind.Topic{Key: key, Of: "bounds"} }
 
 // down creates or updates a super object if its namespace is ready, and notes whether the super cluster refuses it.
 func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) error {

@@ -4,13 +4,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
 // drift tells what others did to the copies of a kind from what their tenants did: a copy has drifted if it is no
 // longer in sync, and the tenant's object is the one with which it last was. The zero value is ready for use, by many
 // goroutines. It remembers as many objects as the caches hold, and nothing over a restart.
-type drift struct{ kind.Memo[versions] }
+type drift struct{ engine.Memo[versions] }
 
 // versions are the resource versions of a tenant object and its super object, "" of one that is missing.
 type versions struct{ tenant, super string }

@@ -84,7 +84,7 @@ func (c *Copier[T]) reconcileHome(ctx context.Context, tenant *kind.Tenant, key 
 func (c *Copier[T]) tellNowhere(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject T, home assign.Home, isThere bool) error {
 	waits := home == assign.HomeUnknown && !isThere && c.Env.Clock.Since(tenantObject.GetCreationTimestamp().Time) >= homePatience
 	if home != assign.HomeNowhere && !waits || !c.Home.Allowed(tenant.Policy.Get(), tenantObject) {
-		c.Env.Warnings.Clear(homeKey(key))
+		c.Env.Warnings.Clear(ofHome(key))
 		return nil
 	}
 	speaks, err := c.Env.Assignments.Speaks(ctx, key.Tenant)
@@ -92,17 +92,14 @@ func (c *Copier[T]) tellNowhere(ctx context.Context, tenant *kind.Tenant, key en
 		return fmt.Errorf("reading what tenant %s holds: %w", key.Tenant, err)
 	}
 	if speaks {
-		c.Env.WarnOnce(tenant, homeKey(key), tenantObject, ReasonNamespaceNotPlaced, fmt.Sprintf(
+		c.Env.WarnAbout(tenant, ofHome(key), tenantObject, ReasonNamespaceNotPlaced, fmt.Sprintf(
 			"Nothing is published: namespace %s is placed in no super cluster. It needs a ResourceQuota, whose Events say what it waits for", key.Namespace))
 	}
 	return nil
 }
 
-// homeKey is that of the last word about where an object is published; the key itself is of its copy.
-func homeKey(key engine.Key) engine.Key {
-	key.Kind += "/home"
-	return key
-}
+// ofHome is what is said of where an object is published.
+func ofHome(key engine.Key) kind.Topic { return kind.Topic{Key: key, Of: "home"} }
 
 // unlisted returns the annotations of a tenant's object that are meant for those who publish it, and do not go down.
 func (c *Copier[T]) unlisted(tenant *kind.Tenant, tenantObject T) []string {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/memo"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -48,6 +49,8 @@ const (
 type Budgets struct {
 	*copier.Copier[*policyv1.PodDisruptionBudget]
 	rests budgetRests
+	// losses holds, by super cluster that has turns and does not answer, since when, as the operator was told.
+	losses memo.Map[string, string]
 }
 
 var _ engine.Kind = &Budgets{}
@@ -144,7 +147,7 @@ func (b *Budgets) Reconcile(ctx context.Context, key engine.Key, waited time.Dur
 	tenantBudget, exists, _ := kind.Get[*policyv1.PodDisruptionBudget](tenant.Cache, kind.Budget, key.Namespace, key.Name)
 	if !exists || tenantBudget.DeletionTimestamp != nil || policy.ExcessOfEntries(tenantBudget) != "" {
 		b.rests.forget(key)
-		b.Env.Warnings.Clear(turnKey(key))
+		b.Env.Warnings.Clear(ofTurn(key))
 		return again, nil
 	}
 	superBudget, _, synced := kind.Get[*policyv1.PodDisruptionBudget](b.Env.SuperCache, kind.Budget, tenancy.SuperNamespace(key.Tenant, key.Namespace), key.Name)
@@ -167,7 +170,7 @@ func (b *Budgets) takeTurns(ctx context.Context, tenant *kind.Tenant, tenantBudg
 		holder = b.Env.ID // always
 	}
 	if !wants || holder == "" || holder == b.Env.ID {
-		b.Env.Warnings.Clear(turnKey(b.key(tenant, tenantBudget)))
+		b.Env.Warnings.Clear(ofTurn(b.key(tenant, tenantBudget)))
 	}
 	switch {
 	case wants && holder == b.Env.ID:
@@ -288,8 +291,8 @@ func counts(budget *policyv1.PodDisruptionBudget) budgetCounts {
 // budgetRests knows since when budgets are at rest, and since when this super cluster wants their turns. The zero value
 // knows none. All methods may be called concurrently.
 type budgetRests struct {
-	known kind.Memo[budgetSince]
-	turns kind.Memo[time.Time]
+	known engine.Memo[budgetSince]
+	turns engine.Memo[time.Time]
 }
 
 type budgetSince struct {

@@ -89,14 +89,14 @@ func (b *Budgets) await(ctx context.Context, tenant *kind.Tenant, tenantBudget *
 			return err
 		}
 	}
-	key := turnKey(b.key(tenant, tenantBudget))
+	topic := ofTurn(b.key(tenant, tenantBudget))
 	switch turn {
 	case TurnFree:
 		return b.writeTurn(ctx, tenant, tenantBudget, b.Env.ID)
 	case TurnLost:
-		b.tellHeld(key, tenant, tenantBudget, virtualNode)
+		b.tellHeld(topic, tenant, tenantBudget, virtualNode)
 	case TurnHeld:
-		b.Env.Warnings.Clear(key)
+		b.Env.Warnings.Clear(topic)
 	}
 	return nil
 }
@@ -114,9 +114,9 @@ func nodesIn(ctx context.Context, tenant *kind.Tenant, superCluster string) (nod
 
 // tellHeld tells the tenant, once for a budget, and the operator, once for a super cluster and a loss of it, that a
 // drain waits.
-func (b *Budgets) tellHeld(key engine.Key, tenant *kind.Tenant, tenantBudget *policyv1.PodDisruptionBudget, virtualNode *corev1.Node) {
+func (b *Budgets) tellHeld(topic kind.Topic, tenant *kind.Tenant, tenantBudget *policyv1.PodDisruptionBudget, virtualNode *corev1.Node) {
 	holder := virtualNode.Name
-	b.Env.WarnOnce(tenant, key, tenantBudget, ReasonDisruptionTurnHeld, fmt.Sprintf(
+	b.Env.WarnAbout(tenant, topic, tenantBudget, ReasonDisruptionTurnHeld, fmt.Sprintf(
 		"Super cluster %s: a drain of its nodes waits: super cluster %s has the turn to evict pods of this budget, and does not answer. "+
 			"It ends when that answers, or when the operator says that it is out of service", b.Env.ID, holder))
 	if b.Env.MetaRecorder == nil || b.Env.VirtualNode == nil {
@@ -124,7 +124,7 @@ func (b *Budgets) tellHeld(key engine.Key, tenant *kind.Tenant, tenantBudget *po
 	}
 	_, ready := nodehelpers.GetNodeCondition(&virtualNode.Status, corev1.NodeReady)
 	loss := ready.LastTransitionTime.UTC().Format(time.RFC3339)
-	if node := b.Env.VirtualNode(); node != nil && b.Env.Warnings.IsNew(engine.Key{Kind: kind.Budget, Name: holder}, "", loss) {
+	if node := b.Env.VirtualNode(); node != nil && b.toldOf(holder, loss) {
 		b.Env.MetaRecorder.Event(node, corev1.EventTypeWarning, ReasonDisruptionTurnHeld, tenancy.Cut(fmt.Sprintf(
 			"A drain of nodes waits: super cluster %s has the turn of tenants' PodDisruptionBudgets, as of %s/%s of tenant %s, and does not answer. "+
 				"If it runs nothing any more: kubectl taint node %s %s=nodeshutdown:NoExecute, or delete its Cluster",
@@ -132,8 +132,14 @@ func (b *Budgets) tellHeld(key engine.Key, tenant *kind.Tenant, tenantBudget *po
 	}
 }
 
-// turnKey is that of the last word to the tenant about the turn of a budget; the budget's own is of its copy.
-func turnKey(key engine.Key) engine.Key {
-	key.Kind += "/turn"
-	return key
+// toldOf notes that the operator is told of a loss of a super cluster, and returns whether it is another one.
+func (b *Budgets) toldOf(superCluster, loss string) (isNew bool) {
+	b.losses.Update(superCluster, func(last string, _ bool) (string, bool) {
+		isNew = last != loss
+		return loss, true
+	})
+	return isNew
 }
+
+// ofTurn is what is said of the turn of a budget.
+func ofTurn(key engine.Key) kind.Topic { return kind.Topic{Key: key, Of: "turn"} }

@@ -5,17 +5,34 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/memo"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// missingKey is that of the last word to the operator about a tenant whose VirtualCluster is missing.
-func missingKey(tenant string) engine.Key { return engine.Key{Tenant: tenant, Kind: kind.Namespace} }
+// missing holds, by tenant, the UID of the VirtualCluster that is missing and of which the operator was told. The zero
+// value holds none. All methods may be called concurrently.
+type missing struct{ memo.Map[string, types.UID] }
+
+func missingOf(e *kind.Env) *missing { return kind.State[missing](e) }
+
+// Forget drops a tenant that is no longer connected.
+func (m *missing) Forget(tenant string) { m.Delete(tenant) }
+
+// isKnown notes that the VirtualCluster of an owner is missing, and returns whether that was known.
+func (m *missing) isKnown(owner tenancy.Owner) (isKnown bool) {
+	m.Update(owner.ClusterKey, func(last types.UID, known bool) (types.UID, bool) {
+		isKnown = known && last == owner.VirtualClusterUID
+		return owner.VirtualClusterUID, true
+	})
+	return isKnown
+}
 
 // keepsMissing returns whether the VirtualCluster of a super namespace is missing. Then nothing of it is changed, for
 // nobody has seen the VirtualCluster being deleted, and the operator is told, once for the tenant. superNamespace is
@@ -33,7 +50,7 @@ func keepsMissing(ctx context.Context, e *kind.Env, key engine.Key, superNamespa
 	case err != nil:
 		return false, kind.Unproven(err)
 	case !missing:
-		e.Warnings.Clear(missingKey(key.Tenant))
+		missingOf(e).Delete(key.Tenant)
 		return false, nil
 	}
 	tellMissing(ctx, e, owner, superNamespace)
@@ -50,7 +67,7 @@ func tellMissing(ctx context.Context, e *kind.Env, owner tenancy.Owner, superNam
 		}
 		regarding = node
 	}
-	if !e.Warnings.IsNew(missingKey(owner.ClusterKey), string(owner.VirtualClusterUID), "") {
+	if missingOf(e).isKnown(owner) {
 		return
 	}
 	klog.FromContext(ctx).Info("A VirtualCluster is missing, and nobody has seen it being deleted: what the super cluster has of it stays",
@@ -66,10 +83,10 @@ func tellMissing(ctx context.Context, e *kind.Env, owner tenancy.Owner, superNam
 // MissingVirtualClusters returns how many VirtualClusters that are missing the super cluster has namespaces of.
 func MissingVirtualClusters(e *kind.Env) int {
 	count := 0
-	for _, tenant := range e.Warnings.Tenants(kind.Namespace) {
+	missingOf(e).Each(func(tenant string, _ types.UID) {
 		if len(e.SuperNamespaces(tenant)) > 0 {
 			count++
 		}
-	}
+	})
 	return count
 }

@@ -237,16 +237,12 @@ func (n *Namespaces) ensure(ctx context.Context, key engine.Key, assignment assi
 	if err == nil {
 		n.env.Warnings.Clear(ofQuota(key))
 	}
-	n.env.WarnRefused(tenant, ofQuota(key), tenantNamespace, kind.ReasonFailedCreate, err)
+	n.env.WarnRefusedAbout(tenant, ofQuota(key), tenantNamespace, kind.ReasonFailedCreate, err)
 	return err
 }
 
-// ofQuota is the key of warnings about the quota of a super namespace: key itself is cleared when the namespace is in
-// sync.
-func ofQuota(key engine.Key) engine.Key {
-	key.Kind += "/quota"
-	return key
-}
+// ofQuota is what is said of the quota of a super namespace.
+func ofQuota(key engine.Key) kind.Topic { return kind.Topic{Key: key, Of: "quota"} }
 
 // settle clears the warnings about a super namespace that is to be no more, and about its quota.
 func (n *Namespaces) settle(key engine.Key) {

@@ -38,7 +38,7 @@ func standingOf(env *kind.Env, key engine.Key, superNamespace *corev1.Namespace)
 // may say at any rate that its namespace is gone and back, with all that is in it, so events enqueue the namespace
 // alone: its reconcile, which takes of the tenant's share, enqueues the rest. What changes and changes back before the
 // reconcile is left to patrol. It is safe for concurrent use.
-type standings struct{ kind.Memo[standing] }
+type standings struct{ engine.Memo[standing] }
 
 func standingsOf(env *kind.Env) *standings { return kind.State[standings](env) }
 

@@ -397,7 +397,7 @@ func (a *Addresses) done(ctx context.Context, operation string, err error) error
 }
 
 // turns holds when the next turn of a key is. The zero value holds none. All methods may be called concurrently.
-type turns struct{ kind.Memo[time.Time] }
+type turns struct{ engine.Memo[time.Time] }
 
 // left returns how long it is until the turn of a key, zero if it is now.
 func (t *turns) left(key engine.Key, now time.Time) time.Duration {

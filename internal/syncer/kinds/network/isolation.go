@@ -184,11 +184,9 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	if tenant == nil {
 		return 0, nil // the addition of the tenant's objects enqueues the key, or patrol
 	}
-	refused := key
-	refused.Kind += "/refused" // key itself is of the youngest policy
 	if placed, err := i.env.NamespacePlaced(ctx, tenant, key.Namespace); err != nil || !placed {
 		if err == nil {
-			i.env.Warnings.Clear(refused)
+			i.env.Warnings.Clear(ofRefusal(key))
 		}
 		return 0, err // a change of the super namespace or of its quota enqueues the key
 	}
@@ -202,9 +200,9 @@ func (i *Isolation) Reconcile(ctx context.Context, key engine.Key, _ time.Durati
 	policies := i.policies(tenant, key)
 	err := i.ensure(ctx, tenant.Owner(key.Namespace, namespace.UID), policies)
 	if err == nil {
-		i.env.Warnings.Clear(refused)
+		i.env.Warnings.Clear(ofRefusal(key))
 	}
-	i.env.WarnRefused(tenant, refused, namespace, kind.ReasonFailedCreate, err)
+	i.env.WarnRefusedAbout(tenant, ofRefusal(key), namespace, kind.ReasonFailedCreate, err)
 	return 0, err
 }
 
@@ -226,7 +224,7 @@ func (i *Isolation) policies(tenant *kind.Tenant, key engine.Key) []*networkingv
 	confinement := confinement(i.env, tenant)
 	if confinement == nil {
 		i.env.Settle(key)
-		i.env.Warnings.Clear(elsewhereKey(key))
+		i.env.Warnings.Clear(ofElsewhere(key))
 		return nil
 	}
 	var own []*networkingv1.NetworkPolicy
@@ -270,23 +268,21 @@ func (i *Isolation) tolerable(tenant *kind.Tenant, key engine.Key, own []*networ
 			left, policies, closed, bound = "all of those in other super clusters", narrower, still, also
 		}
 	}
-	warning := elsewhereKey(key)
 	namespace, exists, _ := kind.Get[*corev1.Namespace](tenant.Cache, kind.Namespace, "", key.Namespace)
 	if left == "" || !exists {
-		i.env.Warnings.Clear(warning)
+		i.env.Warnings.Clear(ofElsewhere(key))
 		return policies, closed, bound
 	}
-	i.env.WarnOnce(tenant, warning, namespace, ReasonTooManyPodsElsewhere, fmt.Sprintf(
+	i.env.WarnAbout(tenant, ofElsewhere(key), namespace, ReasonTooManyPodsElsewhere, fmt.Sprintf(
 		"Super cluster %s: pods of this namespace and %s do not reach each other: policies name at most %d addresses of pods in other super clusters. Fewer pods, or a namespace in one super cluster, help",
 		i.env.ID, left, maxTold))
 	return policies, closed, bound
 }
 
-// elsewhereKey is that of the last word about pods in other super clusters; key itself is of the youngest policy.
-func elsewhereKey(key engine.Key) engine.Key {
-	key.Kind += "/elsewhere"
-	return key
-}
+// ofRefusal is what is said where the super cluster refuses the policies that isolate a namespace, ofElsewhere of pods in
+// other super clusters, and the key itself has what is said of the youngest policy.
+func ofRefusal(key engine.Key) kind.Topic   { return kind.Topic{Key: key, Of: "refusal"} }
+func ofElsewhere(key engine.Key) kind.Topic { return kind.Topic{Key: key, Of: "elsewhere"} }
 
 // compareAge is negative if a is older than b. No two policies of a namespace are of one age: names decide.
 func compareAge(a, b *networkingv1.NetworkPolicy) int {

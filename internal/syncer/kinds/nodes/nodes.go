@@ -27,11 +27,11 @@ type Nodes struct {
 	env *kind.Env
 
 	// idleSince holds since when a tenant's Node has had no pods.
-	idleSince kind.Memo[time.Time]
+	idleSince engine.Memo[time.Time]
 	// shown holds the keys whose super node the tenant may see: it has, or had, a super pod there.
-	shown kind.Memo[struct{}]
+	shown engine.Memo[struct{}]
 	// leases holds the Lease of each tenant's Node as it was last read or written, nil after an error.
-	leases kind.Memo[*coordinationv1.Lease]
+	leases engine.Memo[*coordinationv1.Lease]
 }
 
 var _ engine.Kind = &Nodes{}

@@ -6,12 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/syncer/engine"
-	"github.com/superpool/superpool/internal/syncer/kind"
 )
 
 // Moments holds, by key, when something happened to a pod. A pod that is created again under the name is another one.
 // The zero value holds none. All methods may be called concurrently.
-type Moments struct{ kind.Memo[moment] }
+type Moments struct{ engine.Memo[moment] }
 
 type moment struct {
 	pod types.UID

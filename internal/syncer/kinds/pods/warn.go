@@ -42,41 +42,35 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 	return nil
 }
 
-// What is told of a super pod beside the last warning about the pod, as kinds of keys.
+// What is said of a super pod that is there.
 const (
-	aboutTolerations  = "tolerations of pod"
-	aboutCertificates = "certificates of pod"
-	aboutReadiness    = "readiness of pod"
+	ofTolerations  = "tolerations"
+	ofCertificates = "certificates"
+	ofReadiness    = "readiness"
 )
-
-// about returns the key of the last warning of one of those kinds about a pod.
-func about(key engine.Key, what string) engine.Key {
-	key.Kind = what
-	return key
-}
 
 // forgetWarnings clears all that was told of a pod.
 func (p *Pods) forgetWarnings(key engine.Key) {
 	p.env.Settle(key)
-	for _, what := range [...]string{aboutTolerations, aboutCertificates, aboutReadiness} {
-		p.env.Warnings.Clear(about(key, what))
+	for _, of := range [...]string{ofTolerations, ofCertificates, ofReadiness} {
+		p.env.Warnings.Clear(kind.Topic{Key: key, Of: of})
 	}
 }
 
 // tellLeftOut records Events, once, about what of the tenant pod is left out of the super pod.
 func (p *Pods) tellLeftOut(pair *podPair) {
-	tolerations := about(pair.key, aboutTolerations)
+	tolerations := kind.Topic{Key: pair.key, Of: ofTolerations}
 	rules := pair.tenant.Policy.Get()
 	if _, left := policy.Tolerations(rules, pair.tenantPod); len(left) > 0 {
-		p.env.WarnOnce(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
+		p.env.WarnAbout(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without some tolerations: %s", p.env.ID, policy.Words(rules, left)))
 	} else if without := podspec.TolerationsWithoutRoom(pair.tenantPod, pair.superPod, pair.tenant.Rules()); without > 0 {
-		p.env.WarnOnce(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
+		p.env.WarnAbout(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without %d tolerations that were added: those that it ever had stay, and it has %d. A new pod has no others than its own",
 			p.env.ID, without, len(pair.superPod.Spec.Tolerations)))
 	}
 	if path := podCertificate(&pair.tenantPod.Spec); path != "" {
-		p.env.WarnOnce(pair.tenant, about(pair.key, aboutCertificates), pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(
+		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofCertificates}, pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without %s: nobody signs certificates of tenants' pods; project a Secret that holds one", p.env.ID, path))
 	}
 }
@@ -84,7 +78,7 @@ func (p *Pods) tellLeftOut(pair *podPair) {
 // tellSlowed records an Event, once, where readiness probes of a new super pod are slower than the tenant pod's.
 func (p *Pods) tellSlowed(pair *podPair, superPod *corev1.Pod) {
 	if container, seconds := podspec.SlowedReadiness(&pair.tenantPod.Spec, &superPod.Spec); container != "" {
-		p.env.WarnOnce(pair.tenant, about(pair.key, aboutReadiness), pair.tenantPod, kind.ReasonReadinessSlowed, fmt.Sprintf(
+		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofReadiness}, pair.tenantPod, kind.ReasonReadinessSlowed, fmt.Sprintf(
 			"Super cluster %s: the pod is large, and the readiness probe of container %s has a period of %d s there, for all of the pod is written each time that it becomes ready or not: a smaller one, as without the variables of Services (enableServiceLinks: false), keeps its own",
 			p.env.ID, container, seconds))
 	}
