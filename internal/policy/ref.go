@@ -1,6 +1,9 @@
 package policy
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // Ref holds the policy in force for one tenant while a connection to it lasts. It is safe for concurrent use. The nil
 // Ref and the zero Ref hold the shipped policy.
@@ -30,6 +33,20 @@ func (r *Ref) Watch() (*Policy, <-chan struct{}) {
 		return Default(), r.changed
 	}
 	return r.current, r.changed
+}
+
+// Follow calls changed each time that another policy is in force than when Watch returned after, until ctx ends. A
+// policy that comes while changed runs causes another call.
+func (r *Ref) Follow(ctx context.Context, after <-chan struct{}, changed func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-after:
+		}
+		_, after = r.Watch()
+		changed()
+	}
 }
 
 // Set puts policy in force.

@@ -367,17 +367,11 @@ func (q concerned) AddAfter(item dispatch.Request, delay time.Duration) {
 // force, until ctx ends.
 func (c *tenantController) followPolicy(ctx context.Context, policyChanged <-chan struct{}, changed func(namespace string)) {
 	defer engage.Recover(ctx, "policy of the tenant", c.fail)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-policyChanged:
-		}
-		_, policyChanged = c.policy.Watch()
+	c.policy.Follow(ctx, policyChanged, func() {
 		for _, namespace := range c.limits.All() {
 			changed(namespace)
 		}
-	}
+	})
 }
 
 // requestsFor returns the requests that a change of a NamespacePlacement enqueues.

@@ -137,17 +137,10 @@ func (s *session) watch(ctx context.Context, namespaces []string, served bool, b
 // was refused is tried again, and what runs is held against it.
 func (s *session) watchPolicy(ctx context.Context) {
 	_, changed := s.tenant.Policy.Watch()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		// Before the keys, so that none is reconciled with a policy whose successor is missed.
-		_, changed = s.tenant.Policy.Watch()
+	s.tenant.Policy.Follow(ctx, changed, func() {
 		s.wake()
 		s.syncer.resync(s.syncer.env.OfTenant(s.tenant))
-	}
+	})
 }
 
 // wanted returns the kinds that the tenant has to do with. Of a kind of which its policy wants none (Spec.Wanted)

@@ -150,7 +150,7 @@ func (p *Scheduler) Begin(ctx context.Context, fail func(error)) bool {
 	_, policyChanged := p.policy.Watch()
 	go func() {
 		defer engage.Recover(ctx, "pod scheduler of the tenant", fail)
-		retryWaiting(ctx, p.policy, policyChanged, p.pods, p.waiting)
+		p.policy.Follow(ctx, policyChanged, func() { retryWaiting(ctx, p.pods, p.waiting) })
 	}()
 	if p.judge.nodes != nil {
 		go func() {
@@ -189,19 +189,10 @@ func refusedByPolicy(current *policy.Policy, pod *corev1.Pod) string {
 		pod.Spec.SchedulerName, allowed, current.Name())
 }
 
-// retryWaiting lets more pods into queue, and tries again those that wait in it, whenever another policy is in force,
-// until ctx ends.
-func retryWaiting(ctx context.Context, ref *policy.Ref, changed <-chan struct{}, pods corev1listers.PodLister, queue *tenantQueue) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-		_, changed = ref.Watch()
-		queue.policyChanged()
-		activate(ctx, pods, queue, func(*corev1.Pod) bool { return true })
-	}
+// retryWaiting lets more pods into queue, and tries again those that wait in it: another policy is in force.
+func retryWaiting(ctx context.Context, pods corev1listers.PodLister, queue *tenantQueue) {
+	queue.policyChanged()
+	activate(ctx, pods, queue, func(*corev1.Pod) bool { return true })
 }
 
 // activate tries again the pods that wait in queue and of which is is true.
