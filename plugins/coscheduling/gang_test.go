@@ -51,6 +51,8 @@ type permit struct {
 
 func (p *permit) GetPod() *corev1.Pod { return p.pod }
 
+func (p *permit) Allow(string) {}
+
 func (p *permit) Reject(string, string) { p.handle.rejected[p.pod.UID]++ }
 
 // oneGroup is the group mpi, of 3 members.
@@ -157,7 +159,9 @@ func TestHint(t *testing.T) {
 
 // TestPodGroupThatComes: each member that was refused for the lack of a PodGroup is tried once when that comes, also
 // where another one was tried before, and then one of them for all.
-func TestPodGroupThatComes(t *testing.T) {
+func TestPodGroupThatComes(t *testing.T) { synctest.Test(t, testPodGroupThatComes) }
+
+func testPodGroupThatComes(t *testing.T) {
 	pl, handle, pods := placing(t, 3)
 	pl.gangs = NewState() // none is being placed
 	groups := &comingGroups{}
@@ -170,11 +174,16 @@ func TestPodGroupThatComes(t *testing.T) {
 			require.False(t, status.IsSuccess(), "there is no super cluster")
 		}
 	}
+	settle := func() {
+		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
+		synctest.Wait()
+	}
 	step := func(what string, there bool, tried []int, want ...string) {
 		t.Helper()
 		groups.there, handle.activated = there, nil
 		try(tried...)
 		groups.changed(mpi)
+		settle()
 		slices.Sort(handle.activated)
 		require.Equal(t, want, handle.activated, what)
 	}
@@ -189,18 +198,90 @@ func TestPodGroupThatComes(t *testing.T) {
 	step("as another one knows of than who leads", true, nil, "mpi-1", "mpi-2", "mpi-3")
 	groups.there, groups.comes, handle.activated = false, true, nil
 	try(1)
+	settle()
 	slices.Sort(handle.activated)
-	require.Equal(t, []string{"mpi-1"}, handle.activated, "it comes while the second asks, which is told of it")
+	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, handle.activated, "it comes while the second asks")
 	pl.gangs.KeptOut(pods[0])
 	step("nobody leads", true, nil, "mpi-1", "mpi-2", "mpi-3")
 	try(1)
 	require.NoError(t, pl.pods.Delete(pods[2]))
 	handle.activated = nil
-	pl.grown(t.Context(), member("mpi", "mpi-4"))
+	fourth := member("mpi", "mpi-4")
+	fourth.Spec.SchedulerName = "gang"
+	pl.grown(t.Context(), fourth)
 	require.Equal(t, []string{"mpi-2"}, handle.activated, "who leads is tried when the gang grows")
 	require.NoError(t, pl.pods.Delete(pods[1]))
 	pl.shrunk(pods[1])
 	require.Empty(t, pl.gangs.leaders)
+}
+
+// following is an informer whose events the test makes.
+type following struct {
+	cache.SharedIndexInformer
+	cache.ResourceEventHandler
+}
+
+func (f *following) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	f.ResourceEventHandler = handler
+	return nil, nil //nolint:nilnil // nobody asks
+}
+
+// TestGrowthIsOneChange: members that come while none of them leads are tried together, not all of them for each.
+func TestGrowthIsOneChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const count = 100
+		pl, handle, pods := placing(t, count)
+		pl.gangs = NewState() // none is being placed
+		lists, events := &counting{Indexer: pl.pods}, &following{}
+		pl.pods = lists
+		require.NoError(t, pl.follow(t.Context(), events))
+		for _, pod := range pods {
+			events.OnAdd(pod, true)
+		}
+		require.Zero(t, lists.lists)
+		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
+		synctest.Wait()
+		require.Equal(t, 1, lists.lists)
+		require.Len(t, handle.activated, count)
+		require.Empty(t, pl.gangs.due)
+	})
+}
+
+// TestLetGoBeforeTheInformerShowsIt: who was let go leads no more, and is forgotten when it is bound, also under
+// another label.
+func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pl, handle, pods := placing(t, 5) // it needs three
+		events := &following{}
+		require.NoError(t, pl.follow(t.Context(), events))
+		pl.gangs.leads(mpi, pods[0])
+		stripped := pods[1].DeepCopy()
+		stripped.Labels = nil
+		require.NoError(t, pl.pods.Update(stripped))
+		events.OnUpdate(pods[1], stripped)
+		state, node := framework.NewCycleState(), framework.NewNodeInfo()
+		node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}})
+		_, status := pl.PreFilter(t.Context(), state, pods[2], []fwk.NodeInfo{node})
+		require.True(t, status.IsSuccess(), status.Message())
+		require.Nil(t, pl.Reserve(t.Context(), state, pods[2], "r1"))
+		status, _ = pl.Permit(t.Context(), state, pods[2], "r1")
+		require.True(t, status.IsSuccess(), status.Message())
+		require.Equal(t, map[types.UID]string{"mpi-1": "r1", "mpi-3": "r1"}, pl.gangs.letGo[mpi])
+
+		handle.activated = nil
+		pl.changed(t.Context(), mpi)
+		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"mpi-4", "mpi-5"}, handle.activated, "who waits is tried, though the first one does not lead it")
+
+		for _, pod := range []*corev1.Pod{pods[0], pods[2]} {
+			bound := pod.DeepCopy()
+			bound.Spec.NodeName = "r1"
+			require.NoError(t, pl.pods.Update(bound))
+			events.OnUpdate(pod, bound)
+		}
+		require.Empty(t, pl.gangs.letGo)
+	})
 }
 
 // TestPodMadeAnew: of a pod whose deletion no watch told of, before another one of its name, nothing is kept.

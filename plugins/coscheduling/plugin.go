@@ -32,6 +32,8 @@ const (
 	// maxMembers bounds the pods that name one group: each that is tried costs as much as there are. It is the default
 	// of limits.pendingPods, beyond which no gang can be.
 	maxMembers = 2000
+	// changesPeriod is within which changes of a group are one: each costs as much as the group has members.
+	changesPeriod = 50 * time.Millisecond
 	// groupIndex is the index of pods by namespace and name of their group.
 	groupIndex = "podGroup"
 
@@ -180,9 +182,22 @@ func indexByGroup(object any) ([]string, error) {
 // Name returns the name of the plugin.
 func (pl *Coscheduling) Name() string { return Name }
 
-// changed tries one member of a group that is not whole; it brings the others with it. When its PodGroup is known,
-// those that were refused because it was not are tried, too: no event would, and each says that there is none.
+// changed tries a group again that is not whole, changesPeriod after its first change, once for all until then.
 func (pl *Coscheduling) changed(ctx context.Context, group types.NamespacedName) {
+	if !pl.gangs.notify(group) {
+		return
+	}
+	time.AfterFunc(changesPeriod, func() {
+		pl.gangs.notified(group)
+		if ctx.Err() == nil {
+			pl.again(ctx, group)
+		}
+	})
+}
+
+// again tries one member of a group that is not whole; it brings the others with it. When its PodGroup is known, those
+// that were refused because it was not are tried, too: no event would, and each says that there is none.
+func (pl *Coscheduling) again(ctx context.Context, group types.NamespacedName) {
 	pl.gangs.renew(group)
 	_, err := pl.find(group)
 	if err != nil {
@@ -357,13 +372,15 @@ func (pl *Coscheduling) Reserve(ctx context.Context, state fwk.CycleState, pod *
 }
 
 // Unreserve takes Reserve back, and releases the other members: they are too few without this one. Members that were
-// let go stay where they are, and the one whose choice could not be written is tried again, there.
+// let go stay where they are, and one of them whose choice was not written is tried again, there.
 func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
 	group := GroupOf(pod)
 	if group.Name == "" {
 		return
 	}
-	pl.gangs.takeBack(group, pod.UID)
+	if pl.gangs.takeBack(group, pod.UID) {
+		pl.activate(ctx, pod) // Permit may have rejected it just before it was let go
+	}
 	if pl.gangs.forget(group, pod.UID) {
 		pl.release(pl.gangs.lose(group, false, true), fmt.Sprintf("gang %s: pod %s was not placed", group.Name, pod.Name))
 		pl.end(ctx, group)
@@ -384,13 +401,22 @@ func (pl *Coscheduling) Permit(ctx context.Context, state fwk.CycleState, pod *c
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("gang %s: another member does not fit where the others do", found.group.Name)), 0
 	}
 	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
-		if members[waiting.GetPod().UID] {
+		if member := waiting.GetPod(); members[member.UID] {
+			pl.checkLetGo(member, found.group)
 			waiting.Allow(Name)
 		}
 	})
+	pl.checkLetGo(pod, found.group)
 	pl.activate(ctx, blocked...)
 	klog.FromContext(ctx).V(4).Info("All members of the gang have a super cluster", "gang", found.group)
 	return nil, 0
+}
+
+// checkLetGo forgets that a member was let go if it was deleted, or left the group, before that was noted.
+func (pl *Coscheduling) checkLetGo(pod *corev1.Pod, group types.NamespacedName) {
+	if !pl.isMember(pod, group) {
+		pl.gangs.takeBack(group, pod.UID)
+	}
 }
 
 // patience returns how long a member waits for the others. The seconds of a PodGroup only shorten it: kube-scheduler's
@@ -438,8 +464,8 @@ func (pl *Coscheduling) hint(_ klog.Logger, pod *corev1.Pod, before, after any) 
 	return fwk.Queue, nil
 }
 
-// waits returns a member of a group if it can be tried still, else nil. It is asked for each member and event, under the
-// lock of the queue.
+// waits returns a member of a group if it can be tried still, else nil. It is asked for each member and event, under
+// the lock of the queue.
 func (pl *Coscheduling) waits(of leader, group types.NamespacedName, profile string) *corev1.Pod {
 	object, exists, err := pl.pods.GetByKey(group.Namespace + "/" + of.pod)
 	if err != nil || !exists {

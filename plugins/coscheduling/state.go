@@ -40,6 +40,8 @@ type State struct {
 	// changes. changes counts these, so that none is kept that was found before one.
 	rosters map[types.NamespacedName]map[string]members
 	changes uint64
+	// due holds the gangs that are about to be tried again for changes.
+	due sets.Set[types.NamespacedName]
 }
 
 // leader is the member of a gang that events try.
@@ -77,6 +79,7 @@ func NewState() *State {
 	return &State{
 		leaders: map[types.NamespacedName]map[string]leader{}, blocked: map[types.UID]*corev1.Pod{}, tried: map[types.NamespacedName]sets.Set[string]{},
 		activated: sets.New[types.UID](), letGo: map[types.NamespacedName]map[types.UID]string{}, rosters: map[types.NamespacedName]map[string]members{},
+		due: sets.New[types.NamespacedName](),
 	}
 }
 
@@ -113,6 +116,22 @@ func (s *State) roster(name types.NamespacedName, profile string, list func(letG
 		s.rosters[name][profile] = found
 	}
 	return found
+}
+
+// notify notes a change of a gang, and reports whether it is the first one before notified.
+func (s *State) notify(name types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isFirst := !s.due.Has(name)
+	s.due.Insert(name)
+	return isFirst
+}
+
+// notified notes that a gang is tried now for its changes.
+func (s *State) notified(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due.Delete(name)
 }
 
 // KeptOut notes that a pod is kept out of the queue, so that no event tries it.
@@ -232,39 +251,45 @@ func (s *State) begins(name types.NamespacedName, pod types.UID) {
 		delete(s.tried, name)
 	}
 	s.activated.Delete(pod)
-	s.drop(name, pod) // its choice was taken back
 }
 
 // gone forgets a pod that was deleted, or is no member of that gang any more.
 func (s *State) gone(name types.NamespacedName, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.leaders[name], func(_ string, first leader) bool { return first.uid == pod })
-	if len(s.leaders[name]) == 0 {
-		delete(s.leaders, name)
-	}
+	s.unlead(name, func(leader types.UID) bool { return leader == pod })
 	s.activated.Delete(pod)
 	delete(s.blocked, pod)
 	s.drop(name, pod)
 }
 
-// takeBack forgets that a member was let go: the informer shows it there, or it is not there.
-func (s *State) takeBack(name types.NamespacedName, pod types.UID) {
+// unlead drops the members that events try of which is is true. The caller holds mu.
+func (s *State) unlead(name types.NamespacedName, is func(leader types.UID) bool) {
+	maps.DeleteFunc(s.leaders[name], func(_ string, first leader) bool { return is(first.uid) })
+	if len(s.leaders[name]) == 0 {
+		delete(s.leaders, name)
+	}
+}
+
+// takeBack forgets that a member was let go, and reports whether it was: the informer shows it there, or it is not
+// there.
+func (s *State) takeBack(name types.NamespacedName, pod types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(name, pod)
+	return s.drop(name, pod)
 }
 
 // drop is takeBack for who holds mu.
-func (s *State) drop(name types.NamespacedName, pod types.UID) {
+func (s *State) drop(name types.NamespacedName, pod types.UID) bool {
 	if _, noted := s.letGo[name][pod]; !noted {
-		return
+		return false
 	}
 	delete(s.letGo[name], pod)
 	if len(s.letGo[name]) == 0 {
 		delete(s.letGo, name)
 	}
 	s.changed(name)
+	return true
 }
 
 // reserve notes the super cluster of a member, and reports whether it is the first.
@@ -380,6 +405,7 @@ func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (ma
 		s.letGo[name] = map[types.UID]string{}
 	}
 	maps.Copy(s.letGo[name], s.placing.reserved)
+	s.unlead(name, func(leader types.UID) bool { return s.letGo[name][leader] != "" })
 	s.changed(name)
 	members := s.placing.members()
 	delete(members, pod)

@@ -425,6 +425,52 @@ func TestGangWriteFails(t *testing.T) {
 	})
 }
 
+// slowToUnreserve is a plugin whose Unreserve comes to its end when wait is closed.
+type slowToUnreserve struct{ wait chan struct{} }
+
+// Name implements framework.Plugin.
+func (slowToUnreserve) Name() string { return "SlowToUnreserve" }
+
+// Reserve implements framework.ReservePlugin.
+func (slowToUnreserve) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
+	return nil
+}
+
+// Unreserve implements framework.ReservePlugin.
+func (s slowToUnreserve) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) { <-s.wait }
+
+// TestGangLetGoAtTheLastMoment: members whose time in Permit is over, and that are let go before they know, follow.
+func TestGangLetGoAtTheLastMoment(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.stop()
+		slow := slowToUnreserve{make(chan struct{})}
+		for i := range c.config.Profiles {
+			if c.config.Profiles[i].SchedulerName == "gang" {
+				c.config.Profiles[i].Plugins.Reserve.Enabled = append(c.config.Profiles[i].Plugins.Reserve.Enabled, config.Plugin{Name: slow.Name()})
+			}
+		}
+		c.outOfTree[slow.Name()] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) { return slow, nil }
+		c.start()
+		waitingGang(c, func(group *podgroupv1alpha1.PodGroup) { group.Spec.ScheduleTimeoutSeconds = ptr.To[int32](1) })
+		<-time.After(1100 * time.Millisecond)
+		synctest.Wait() // both are rejected, and about to be unreserved
+		pod := c.get("web", "a-3")
+		delete(pod.Labels, "held")
+		_, err := c.api.CoreV1().Pods("web").Update(c.ctx, pod, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "r1", c.get("web", "a-3").Labels[schedulerv1alpha1.LabelSuperCluster])
+		close(slow.wait)
+		<-time.After(time.Minute) // without an event, kube-scheduler tries them again after five
+		synctest.Wait()
+		for _, name := range []string{"a-1", "a-2"} {
+			require.Equal(t, "r1", c.get("web", name).Labels[schedulerv1alpha1.LabelSuperCluster], name)
+		}
+	})
+}
+
 // TestGangLosesAMember: a member that is deleted while the others wait for it releases them.
 func TestGangLosesAMember(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {

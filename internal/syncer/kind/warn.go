@@ -206,8 +206,8 @@ func (e *Env) InTenantsWords(tenant *Tenant, key engine.Key, err error) string {
 	return strings.ReplaceAll(err.Error(), tenancy.SuperNamespace(tenant.Key, namespace), namespace)
 }
 
-// warnings holds the last warning about each Topic, so that only another one becomes an Event. The zero value holds none.
-// All methods may be called concurrently.
+// warnings holds the last warning about each Topic, so that only another one becomes an Event. The zero value holds
+// none. All methods may be called concurrently.
 type warnings struct{ last memo.Map[Topic, warning] }
 
 // warning are hashes of what a warning is about, and of its text: a tenant may have one of a kilobyte about each of its

@@ -293,7 +293,8 @@ func (c *Copier[T]) down(ctx context.Context, tenant *kind.Tenant, key engine.Ke
 	return err
 }
 
-// createOrUpdate returns whether the super cluster refuses to make the super object, or has another's of that name.
+// createOrUpdate returns whether the super cluster refuses to make the super object, or has another's of that name. One
+// that is being deleted refuses nothing, whoever's it is: its end is awaited.
 func (c *Copier[T]) createOrUpdate(ctx context.Context, tenant *kind.Tenant, key engine.Key, tenantObject, superObject T, inSuper bool, waited time.Duration) (refused bool, err error) {
 	ready := c.Env.NamespacePlaced
 	if c.Scope == kind.ScopeTenant {

@@ -279,8 +279,8 @@ func (i *Isolation) tolerable(tenant *kind.Tenant, key engine.Key, own []*networ
 	return policies, closed, bound
 }
 
-// ofRefusal is what is said where the super cluster refuses the policies that isolate a namespace, ofElsewhere of pods in
-// other super clusters, and the key itself has what is said of the youngest policy.
+// ofRefusal is what is said where the super cluster refuses the policies that isolate a namespace, ofElsewhere of pods
+// in other super clusters, and the key itself has what is said of the youngest policy.
 func ofRefusal(key engine.Key) kind.Topic   { return kind.Topic{Key: key, Of: "refusal"} }
 func ofElsewhere(key engine.Key) kind.Topic { return kind.Topic{Key: key, Of: "elsewhere"} }
 
