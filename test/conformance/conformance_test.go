@@ -68,6 +68,34 @@ func TestIsSerial(t *testing.T) {
 	}
 }
 
+// TestKnown: what is known to fail fails no run, and is told of when it passes.
+func TestKnown(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "known.txt")
+	require.NoError(t, os.WriteFile(path, []byte("# nodes are shared\n"+plainTest+"\n\n  "+slowTest+"\n"), 0o600))
+	known, err := readKnown(path, []string{plainTest, slowTest, serialTest})
+	require.NoError(t, err)
+	results, err := openStore(folder)
+	require.NoError(t, err)
+	results.known = known
+	for name, outcome := range map[string]outcome{plainTest: failed, slowTest: passed, serialTest: failed} {
+		require.NoError(t, results.put(result{Name: name, Outcome: outcome}))
+	}
+	report, err := results.report()
+	require.NoError(t, err)
+	require.Equal(t, "1 passed, 1 failed, 1 failed as known, 0 skipped", report.summary())
+	require.Equal(t, serialTest, report.Failed[0].Name)
+	require.Equal(t, slowTest, report.Mended[0].Name)
+
+	_, err = readKnown(path, []string{plainTest})
+	require.ErrorContains(t, err, slowTest, "a test that was renamed is known no more")
+	_, err = readKnown(filepath.Join(folder, "none"), nil)
+	require.Error(t, err)
+	known, err = readKnown("", nil)
+	require.NoError(t, err)
+	require.Empty(t, known)
+}
+
 // fakeSuite is a program that reports as the conformance tests do. What it does depends on the focus it gets.
 const fakeSuite = `#!/bin/bash
 for arg in "$@"; do
@@ -107,7 +135,7 @@ func TestRunnerStoresResultsAndResumes(t *testing.T) {
 	require.Equal(t, 3, started())
 	report, err := results.report()
 	require.NoError(t, err)
-	require.Equal(t, "1 passed, 2 failed, 1 skipped", report.summary())
+	require.Equal(t, "1 passed, 2 failed, 0 failed as known, 1 skipped", report.summary())
 	require.Equal(t, serialTest, report.Failed[0].Name)
 	require.Contains(t, report.Failed[0].Reason, "exit status 3")
 	require.Equal(t, `timed out waiting \| for the condition`, report.Failed[1].Reason)
@@ -137,13 +165,13 @@ func TestFailuresWithoutATenantAreNoResults(t *testing.T) {
 	require.ErrorIs(t, subject.run(t.Context(), tests, 1), away)
 	report, err := results.report()
 	require.NoError(t, err)
-	require.Equal(t, "1 passed, 0 failed, 0 skipped", report.summary())
+	require.Equal(t, "1 passed, 0 failed, 0 failed as known, 0 skipped", report.summary())
 
 	away = nil
 	require.NoError(t, subject.run(t.Context(), tests, 1), "the next run goes on")
 	report, err = results.report()
 	require.NoError(t, err)
-	require.Equal(t, "1 passed, 2 failed, 0 skipped", report.summary())
+	require.Equal(t, "1 passed, 2 failed, 0 failed as known, 0 skipped", report.summary())
 }
 
 func TestAnswers(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // outcome is the result of a test in one word.
@@ -47,6 +49,8 @@ type store struct {
 	folder string
 	// lacks holds the programs that the images lack, for the report. readLacks sets it before the first test.
 	lacks []lack
+	// known holds the tests that are known to fail.
+	known sets.Set[string]
 }
 
 // openStore creates the output folder where it is missing.
@@ -147,15 +151,16 @@ func writeWhole(path string, content []byte) error {
 	return nil
 }
 
-// report holds all results of an output folder; each list is sorted by name.
+// report holds all results of an output folder; each list is sorted by name. What is known to fail is in Known, or, as
+// what is better than known, in Passed and in Mended.
 type report struct {
-	Passed, Failed, Skipped []result
-	Lacks                   []lack
-	Written                 string
+	Passed, Failed, Known, Skipped, Mended []result
+	Lacks                                  []lack
+	Written                                string
 }
 
 func (r *report) summary() string {
-	return fmt.Sprintf("%d passed, %d failed, %d skipped", len(r.Passed), len(r.Failed), len(r.Skipped))
+	return fmt.Sprintf("%d passed, %d failed, %d failed as known, %d skipped", len(r.Passed), len(r.Failed), len(r.Known), len(r.Skipped))
 }
 
 var reportTemplate = template.Must(template.New("report").Parse(`# Conformance: {{.Count}}
@@ -173,6 +178,18 @@ Written {{.Written}}.
 | test | reason | log |
 |---|---|---|
 {{range .}}| {{.Name}} | {{.Reason}} | [log]({{.Log}}) |
+{{end}}{{end}}{{with .Known}}
+## Failed as known
+
+| test | reason | log |
+|---|---|---|
+{{range .}}| {{.Name}} | {{.Reason}} | [log]({{.Log}}) |
+{{end}}{{end}}{{with .Mended}}
+## Known to fail, and passed
+
+| test | seconds |
+|---|---|
+{{range .}}| {{.Name}} | {{printf "%.0f" .Seconds}} |
 {{end}}{{end}}{{with .Skipped}}
 ## Skipped
 
@@ -205,14 +222,21 @@ func (s *store) report() (*report, error) {
 		switch found.Outcome {
 		case passed:
 			summary.Passed = append(summary.Passed, found)
+			if s.known.Has(found.Name) {
+				summary.Mended = append(summary.Mended, found)
+			}
 		case failed:
 			found.Reason = strings.ReplaceAll(found.Reason, "|", `\|`)
-			summary.Failed = append(summary.Failed, found)
+			if s.known.Has(found.Name) {
+				summary.Known = append(summary.Known, found)
+			} else {
+				summary.Failed = append(summary.Failed, found)
+			}
 		case skipped:
 			summary.Skipped = append(summary.Skipped, found)
 		}
 	}
-	for _, list := range [][]result{summary.Passed, summary.Failed, summary.Skipped} {
+	for _, list := range [][]result{summary.Passed, summary.Failed, summary.Known, summary.Skipped, summary.Mended} {
 		slices.SortFunc(list, func(a, b result) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	var text strings.Builder

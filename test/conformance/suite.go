@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -57,6 +58,31 @@ func parseSuite(content []byte) ([]string, error) {
 		names = append(names, strings.Join(strings.Fields(test.Codename), " "))
 	}
 	return names, nil
+}
+
+// readKnown reads the names of tests that are known to fail, one a line; # begins a comment. "" names none. Each must be
+// one of all.
+func readKnown(path string, all []string) (sets.Set[string], error) {
+	known := sets.New[string]()
+	if path == "" {
+		return known, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--known: %w", err)
+	}
+	exists := sets.New(all...)
+	for line := range strings.Lines(string(content)) {
+		name := strings.TrimSpace(line)
+		switch {
+		case name == "" || strings.HasPrefix(name, "#"):
+		case !exists.Has(name):
+			return nil, fmt.Errorf("--known: %s: there is no test %q", path, name)
+		default:
+			known.Insert(name)
+		}
+	}
+	return known, nil
 }
 
 // choose returns the tests that match focus but not skip, and those that match both. Empty expressions choose all and
