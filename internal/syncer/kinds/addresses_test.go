@@ -32,13 +32,14 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/network"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // The keys of what r1 tells of the tenant, of what others tell of it, of what they tell of themselves, and of what r1
 // tells of itself.
 var (
-	toldKey    = engine.Key{Tenant: clusterKey, Kind: kind.Addresses, Name: "r1"}
-	takenKey   = engine.Key{Tenant: clusterKey, Kind: kind.Addresses}
+	toldKey    = engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Addresses, Name: "r1"}
+	takenKey   = engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Addresses}
 	networkKey = engine.Key{Kind: kind.Addresses}
 
 	networkToldKey = engine.Key{Tenant: tenancyv1alpha1.ManagerNamespace, Kind: kind.Addresses, Name: "r1"}
@@ -54,11 +55,11 @@ type book struct {
 }
 
 // inPool lets the super cluster of p be one of a pool, in which the tenant has its namespace web in clusters.
-func (p *pool) inPool(t *testing.T, clusters ...string) *book {
+func inPool(t *testing.T, p *kindtest.Pool, clusters ...string) *book {
 	t.Helper()
 	b := &book{clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
 	count := func() { b.writes++ }
-	b.meta = fake.NewClientBuilder().WithScheme(placementScheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+	b.meta = fake.NewClientBuilder().WithScheme(kindtest.PlacementScheme(t)).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			count()
 			return to.Create(ctx, object, options...)
@@ -72,8 +73,8 @@ func (p *pool) inPool(t *testing.T, clusters ...string) *book {
 			return to.Delete(ctx, object, options...)
 		},
 	}).Build()
-	p.env.Clock, p.env.Meta, p.env.Resync = b.clock, b.meta, func(keys []engine.Key) { b.resynced = append(b.resynced, keys...) }
-	p.env.Told = func(namespace string) (told []*tenancyv1alpha1.ClusterAddresses) {
+	p.Env.Clock, p.Env.Meta, p.Env.Resync = b.clock, b.meta, func(keys []engine.Key) { b.resynced = append(b.resynced, keys...) }
+	p.Env.Told = func(namespace string) (told []*tenancyv1alpha1.ClusterAddresses) {
 		var list tenancyv1alpha1.ClusterAddressesList
 		require.NoError(t, b.meta.List(t.Context(), &list, client.InNamespace(namespace)))
 		for i := range list.Items {
@@ -81,20 +82,20 @@ func (p *pool) inPool(t *testing.T, clusters ...string) *book {
 		}
 		return told
 	}
-	p.place(t, clusters...)
-	b.kind = p.kind(kind.Addresses)
+	place(t, p, clusters...)
+	b.kind = p.Kind(kind.Addresses)
 	return b
 }
 
 // place lets the tenant's namespace web be placed in clusters.
-func (p *pool) place(t *testing.T, clusters ...string) {
+func place(t *testing.T, p *kindtest.Pool, clusters ...string) {
 	t.Helper()
-	placement := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid")
+	placement := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid")
 	for _, id := range clusters {
 		placement = placement.Held(id, 1, "cpu", "1")
 	}
-	meta := fake.NewClientBuilder().WithScheme(placementScheme(t)).WithObjects(placement.Obj()).Build()
-	p.assigns(meta, meta)
+	meta := fake.NewClientBuilder().WithScheme(kindtest.PlacementScheme(t)).WithObjects(placement.Obj()).Build()
+	p.Assigns(meta, meta)
 }
 
 // reconcile lets a second pass and reconciles a key.
@@ -112,7 +113,7 @@ func (b *book) tells(t *testing.T, id string, ranges []string, pods ...string) {
 	t.Helper()
 	network := &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: tenancyv1alpha1.ManagerNamespace, Name: id}}
 	network.Status.Ranges = ranges
-	ofTenant := &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: id}}
+	ofTenant := &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey, Name: id}}
 	in := tenancyv1alpha1.NamespaceAddresses{Name: "web", Labels: map[string]string{tenancy.LabelKey("team"): "a"}}
 	for i := 0; i < len(pods); i += 2 {
 		in.Pods = append(in.Pods, tenancyv1alpha1.PodAddresses{Labels: map[string]string{tenancy.LabelKey("app"): pods[i]}, Addresses: []string{pods[i+1]}})
@@ -133,26 +134,6 @@ func (b *book) hasNodes(t *testing.T, id string, nodes ...string) {
 	require.NoError(t, b.meta.Update(t.Context(), network))
 }
 
-// superPodAt is a super pod of the tenant's namespace with an address, that is so many minutes old.
-func superPodAt(namespace, name, address string, minutes int, labels map[string]string) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: clusterKey + "-" + namespace, Name: name, Labels: map[string]string{"not": "told"}, CreationTimestamp: metav1.Unix(1_000_000-int64(minutes)*60, 0),
-		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
-	}
-	for key, value := range labels {
-		pod.Labels[tenancy.LabelKey(key)] = value
-	}
-	if address != "" {
-		pod.Status.PodIPs = []corev1.PodIP{{IP: address}}
-	}
-	owner := ownerOf(types.UID(name + "-uid"))
-	owner.Namespace = namespace
-	tenancy.SetOwner(pod, owner)
-	return pod
-}
-
 // TestAddressesOfPods: what others are told of a tenant's pods, and which of too many.
 func TestAddressesOfPods(t *testing.T) {
 	t.Parallel()
@@ -165,11 +146,11 @@ func TestAddressesOfPods(t *testing.T) {
 	}
 	var many []*corev1.Pod
 	for i := range 600 {
-		many = append(many, superPodAt("web", fmt.Sprint("p", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200), i, app("a")))
+		many = append(many, kindtest.SuperPodAt("web", fmt.Sprint("p", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200), i, app("a")))
 	}
 	var wordy []*corev1.Pod
 	for i := range 20 {
-		wordy = append(wordy, superPodAt("web", fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i), i, map[string]string{"text": fmt.Sprint(i, strings.Repeat("x", 5000))}))
+		wordy = append(wordy, kindtest.SuperPodAt("web", fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i), i, map[string]string{"text": fmt.Sprint(i, strings.Repeat("x", 5000))}))
 	}
 	for _, tc := range []struct {
 		name string
@@ -183,8 +164,8 @@ func TestAddressesOfPods(t *testing.T) {
 		{
 			name: "pods of one kind, of another, and of another namespace", addresses: 4,
 			pods: []*corev1.Pod{
-				superPodAt("web", "b", "10.0.0.2", 1, app("web")), superPodAt("web", "a", "10.0.0.1", 2, app("web")), superPodAt("db", "c", "fd00::3", 1, app("db")),
-				superPodAt("web", "d", "10.0.0.4", 3, app("job")),
+				kindtest.SuperPodAt("web", "b", "10.0.0.2", 1, app("web")), kindtest.SuperPodAt("web", "a", "10.0.0.1", 2, app("web")), kindtest.SuperPodAt("db", "c", "fd00::3", 1, app("db")),
+				kindtest.SuperPodAt("web", "d", "10.0.0.4", 3, app("job")),
 			},
 			want: []tenancyv1alpha1.NamespaceAddresses{
 				{Name: "db", Labels: labels("db"), Pods: []tenancyv1alpha1.PodAddresses{told("db", "fd00::3")}},
@@ -223,19 +204,19 @@ func TestAddressesOfPods(t *testing.T) {
 // a second at most, and puts right what others have written there.
 func TestAddressesAreTold(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1")
-	pod := superPodAt("web", "a", "10.0.0.1", 1, map[string]string{"app": "web"})
-	hosted := superPodAt("web", "hosted", "10.213.0.11", 1, nil)
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1")
+	pod := kindtest.SuperPodAt("web", "a", "10.0.0.1", 1, map[string]string{"app": "web"})
+	hosted := kindtest.SuperPodAt("web", "hosted", "10.213.0.11", 1, nil)
 	hosted.Spec.HostNetwork = true
-	ended := superPodAt("web", "ended", "10.0.0.9", 1, nil)
+	ended := kindtest.SuperPodAt("web", "ended", "10.0.0.9", 1, nil)
 	ended.Status.Phase = corev1.PodFailed
-	foreign := superPodAt("web", "foreign", "10.0.0.8", 1, nil)
+	foreign := kindtest.SuperPodAt("web", "foreign", "10.0.0.8", 1, nil)
 	foreign.Namespace = "elsewhere"
-	p.superCache[kind.Pod] = []client.Object{pod, hosted, ended, foreign, superPodAt("web", "new", "", 1, nil)}
+	p.SuperCache[kind.Pod] = []client.Object{pod, hosted, ended, foreign, kindtest.SuperPodAt("web", "new", "", 1, nil)}
 	addresses := func() []string {
 		var found []string
-		for _, told := range p.env.Told(clusterKey) {
+		for _, told := range p.Env.Told(kindtest.ClusterKey) {
 			if told.Name == "r1" {
 				for _, in := range told.Status.Namespaces {
 					for _, each := range in.Pods {
@@ -249,7 +230,7 @@ func TestAddressesAreTold(t *testing.T) {
 
 	b.reconcile(t, toldKey)
 	require.Empty(t, addresses(), "it is here alone")
-	p.place(t, "r1", "r2")
+	place(t, p, "r1", "r2")
 	b.reconcile(t, toldKey)
 	require.Equal(t, []string{"10.0.0.1"}, addresses())
 	require.Equal(t, 1, b.writes)
@@ -258,7 +239,7 @@ func TestAddressesAreTold(t *testing.T) {
 
 	b.clock.SetTime(b.clock.Now().Add(time.Second))
 	for i := range 3 {
-		p.superCache[kind.Pod] = append(p.superCache[kind.Pod], superPodAt("web", fmt.Sprint("more", i), fmt.Sprint("10.0.0.2", i), 1, nil))
+		p.SuperCache[kind.Pod] = append(p.SuperCache[kind.Pod], kindtest.SuperPodAt("web", fmt.Sprint("more", i), fmt.Sprint("10.0.0.2", i), 1, nil))
 		after, err := b.kind.Reconcile(t.Context(), toldKey, 0)
 		require.NoError(t, err)
 		require.Equal(t, i > 0, after > 0, "a change of each second is told")
@@ -268,55 +249,55 @@ func TestAddressesAreTold(t *testing.T) {
 	require.Equal(t, []string{"10.0.0.1", "10.0.0.20", "10.0.0.21", "10.0.0.22"}, addresses())
 	require.Equal(t, 3, b.writes)
 
-	forged := p.env.Told(clusterKey)[0].DeepCopy()
+	forged := p.Env.Told(kindtest.ClusterKey)[0].DeepCopy()
 	forged.Status.Namespaces[0].Pods[0].Addresses[0] = "10.213.0.1"
 	require.NoError(t, b.meta.Update(t.Context(), forged))
-	require.Equal(t, toldKey, network.AddressesChanged(p.env, clusterKey, "r1"))
+	require.Equal(t, toldKey, network.AddressesChanged(p.Env, kindtest.ClusterKey, "r1"))
 	b.reconcile(t, toldKey)
 	require.NotContains(t, addresses(), "10.213.0.1")
 
 	// It leaves r2, where pods of it still are, and then are not.
 	b.tells(t, "r2", nil, "web", "10.2.0.1")
-	p.place(t, "r1")
+	place(t, p, "r1")
 	b.reconcile(t, toldKey)
 	require.NotEmpty(t, addresses())
-	require.NoError(t, b.meta.Delete(t.Context(), &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "r2"}}))
+	require.NoError(t, b.meta.Delete(t.Context(), &tenancyv1alpha1.ClusterAddresses{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey, Name: "r2"}}))
 	b.reconcile(t, toldKey)
-	require.Empty(t, p.env.Told(clusterKey))
+	require.Empty(t, p.Env.Told(kindtest.ClusterKey))
 }
 
 // TestNetworkIsTold: each syncer tells the ranges of its super cluster, and closes those of others, whose nodes may
 // call what they publish.
 func TestNetworkIsTold(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
-	p.tenant.NodePorts, p.tenant.Policy = utilnet.PortRange{Base: 30000, Size: 10}, &policy.Ref{}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
-	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
+	p.Tenant.NodePorts, p.Tenant.Policy = utilnet.PortRange{Base: 30000, Size: 10}, &policy.Ref{}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
+	p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 	b.reconcile(t, networkToldKey)
-	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)
+	told := p.Env.Told(tenancyv1alpha1.ManagerNamespace)
 	require.Len(t, told, 1)
 	require.Empty(t, cmp.Diff(tenancyv1alpha1.ClusterAddressesStatus{
 		Ranges: []string{"10.213.0.11/32", "10.214.1.0/24"}, Nodes: []string{"10.213.0.11/32"},
 		Conditions: []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue, Reason: "Complete", LastTransitionTime: metav1.NewTime(b.clock.Now())}},
 	}, told[0].Status))
 	excepts := func() []string {
-		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
+		return isolation(t, p)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
 	}
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"}, excepts())
 
 	b.tells(t, "r2", []string{"10.220.0.11/32", "10.221.0.0/16"})
 	b.hasNodes(t, "r2", "10.220.0.11/32")
-	require.Equal(t, networkKey, network.AddressesChanged(p.env, tenancyv1alpha1.ManagerNamespace, "r2"))
+	require.Equal(t, networkKey, network.AddressesChanged(p.Env, tenancyv1alpha1.ManagerNamespace, "r2"))
 	b.reconcile(t, networkKey)
 	require.Contains(t, b.resynced, engine.Key{Kind: kind.Isolation})
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+	_, err := p.Kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
-	require.Contains(t, b.resynced, isolationKey)
+	require.Contains(t, b.resynced, kindtest.IsolationKey)
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.220.0.11/32", "10.221.0.0/16", "169.254.0.0/16"}, excepts())
-	require.Contains(t, p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From, peerAt("10.220.0.11/32"))
+	require.Contains(t, isolation(t, p)["superpool-isolation-ingress-0"].Spec.Ingress[0].From, peerAt("10.220.0.11/32"))
 
 	b.resynced = nil
 	b.reconcile(t, networkKey)
@@ -327,16 +308,16 @@ func TestNetworkIsTold(t *testing.T) {
 // there. One whose address another super cluster has, too, is left out.
 func TestAgentsAreTold(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
-	p.env.VNAgent = kind.VNAgent{Port: 10550}
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
+	p.Env.VNAgent = kind.VNAgent{Port: 10550}
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Network.PoolCIDRs = append(spec.Network.PoolCIDRs, "10.230.0.0/24")
 	}))
-	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 	b.reconcile(t, networkToldKey)
-	told := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
+	told := p.Env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
 	require.Equal(t, []string{"10.213.0.11/32"}, told.Agents)
 	require.Equal(t, int32(10550), told.AgentPort)
 
@@ -354,10 +335,10 @@ func TestAgentsAreTold(t *testing.T) {
 	require.NoError(t, b.meta.Update(t.Context(), network))
 	b.reconcile(t, networkKey)
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+	_, err := p.Kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
 	var reached []string
-	for _, rule := range p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress {
+	for _, rule := range isolation(t, p)["superpool-isolation-egress-0"].Spec.Egress {
 		for _, port := range rule.Ports {
 			for _, peer := range rule.To {
 				reached = append(reached, fmt.Sprintf("%s:%s", peer.IPBlock.CIDR, port.Port))
@@ -422,16 +403,16 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			b := p.inPool(t, "r1", "r2")
-			p.env.VNAgent = kind.VNAgent{Port: 10550}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			b := inPool(t, p, "r1", "r2")
+			p.Env.VNAgent = kind.VNAgent{Port: 10550}
 			for i, address := range singles(213, tc.own) {
-				p.superCache[kind.Node] = append(p.superCache[kind.Node], nodeAt(address, fmt.Sprintf("10.214.%d.0/24", i)))
+				p.SuperCache[kind.Node] = append(p.SuperCache[kind.Node], kindtest.NodeAt(address, fmt.Sprintf("10.214.%d.0/24", i)))
 			}
 			look := func() {
 				b.reconcile(t, networkKey)
 				b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-				_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+				_, err := p.Kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 				require.NoError(t, err)
 				b.reconcile(t, networkToldKey)
 			}
@@ -461,7 +442,7 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 			require.Empty(t, cmp.Diff(tc.want, condition.Message))
 
 			b.tells(t, "r6", []string{"10.224.0.0/16"})
-			p.superCache[kind.Node] = p.superCache[kind.Node][:1]
+			p.SuperCache[kind.Node] = p.SuperCache[kind.Node][:1]
 			b.resynced = nil
 			look()
 			require.Contains(t, b.resynced, networkToldKey, "what is said follows from what is seen")
@@ -474,16 +455,16 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 // and what of it is left out is said.
 func TestTakenNode(t *testing.T) {
 	t.Parallel()
-	taken := nodeAt("10.213.0.12", "10.214.2.0/24")
+	taken := kindtest.NodeAt("10.213.0.12", "10.214.2.0/24")
 	for i := 2; i < 224; i += 2 {
 		for _, half := range []int{0, 128} {
 			taken.Status.Addresses = append(taken.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("%d.%d.0.1", i, half)})
 		}
 	}
-	wide := nodeAt("10.213.0.12", "0.0.0.0/1")
-	hops := []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	wide := kindtest.NodeAt("10.213.0.12", "0.0.0.0/1")
+	hops := []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 	for i := range 100 { // as many nodes as say a network each
-		hops = append(hops, nodeAt(fmt.Sprintf("%d.1.0.1", 11+i), fmt.Sprintf("10.214.%d.0/24", 2+i)))
+		hops = append(hops, kindtest.NodeAt(fmt.Sprintf("%d.1.0.1", 11+i), fmt.Sprintf("10.214.%d.0/24", 2+i)))
 	}
 	for _, tc := range []struct {
 		name  string
@@ -491,27 +472,27 @@ func TestTakenNode(t *testing.T) {
 		pods  int
 		want  string
 	}{
-		{name: "addresses of a node", nodes: []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24"), taken}, want: "more than 4 addresses of a node"},
-		{name: "pod ranges of a node", nodes: []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24"), wide}, want: "pod ranges of one that are wider than /16"},
-		{name: "pods of a node", nodes: []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}, pods: 200, want: "pods in too many networks"},
+		{name: "addresses of a node", nodes: []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24"), taken}, want: "more than 4 addresses of a node"},
+		{name: "pod ranges of a node", nodes: []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24"), wide}, want: "pod ranges of one that are wider than /16"},
+		{name: "pods of a node", nodes: []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}, pods: 200, want: "pods in too many networks"},
 		{name: "many networks", nodes: hops, want: "nodes in too many networks"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			b := p.inPool(t, "r1", "r2")
-			p.superCache[kind.Node] = tc.nodes
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			b := inPool(t, p, "r1", "r2")
+			p.SuperCache[kind.Node] = tc.nodes
 			for i := range tc.pods {
-				p.superCache[kind.Pod] = append(p.superCache[kind.Pod], superPodAt("web", fmt.Sprint(i), fmt.Sprintf("%d.%d.0.1", 11+i%100, 128*(i/100)), 1, nil))
+				p.SuperCache[kind.Pod] = append(p.SuperCache[kind.Pod], kindtest.SuperPodAt("web", fmt.Sprint(i), fmt.Sprintf("%d.%d.0.1", 11+i%100, 128*(i/100)), 1, nil))
 			}
-			honest := superPodAt("web", "of-another-node", "10.99.1.5", 1, nil)
+			honest := kindtest.SuperPodAt("web", "of-another-node", "10.99.1.5", 1, nil)
 			honest.Spec.NodeName = "n99"
-			p.superCache[kind.Pod] = append(p.superCache[kind.Pod], honest)
+			p.SuperCache[kind.Pod] = append(p.SuperCache[kind.Pod], honest)
 			b.reconcile(t, networkToldKey)
-			told := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
+			told := p.Env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
 			require.LessOrEqual(t, len(told.Ranges), 128)
 			closed := 0
-			for _, text := range append(told.Ranges, p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except...) {
+			for _, text := range append(told.Ranges, isolation(t, p)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except...) {
 				closed += 1 << (32 - netip.MustParsePrefix(text).Bits())
 			}
 			require.Less(t, closed, 1<<24, "a 256th of all addresses")
@@ -532,32 +513,32 @@ func TestTakenNode(t *testing.T) {
 // lists their namespace.
 func TestControllersAreTold(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Traffic.ControllerNamespaces = []string{"ingress"} }))
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Traffic.ControllerNamespaces = []string{"ingress"} }))
 	for name, address := range map[string]string{"a": "10.214.1.8", "b": "10.214.1.9", "starts": ""} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ingress", Name: name}}
 		if address != "" {
 			pod.Status.PodIPs = []corev1.PodIP{{IP: address}}
 		}
-		require.NoError(t, p.superClient.Create(t.Context(), pod))
+		require.NoError(t, p.SuperClient.Create(t.Context(), pod))
 	}
 	b.clock.SetTime(b.clock.Now().Add(time.Second))
 	after, err := b.kind.Reconcile(t.Context(), networkToldKey, 0)
 	require.NoError(t, err)
 	require.Equal(t, 10*time.Second, after)
 	want := []tenancyv1alpha1.NamespaceAddresses{{Name: "ingress", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.214.1.8", "10.214.1.9"}}}}}
-	require.Empty(t, cmp.Diff(want, p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status.Namespaces))
+	require.Empty(t, cmp.Diff(want, p.Env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status.Namespaces))
 
 	for i := range 63 {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ingress", Name: fmt.Sprint(i)}, Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: fmt.Sprintf("10.214.2.%d", i)}}}}
-		require.NoError(t, p.superClient.Create(t.Context(), pod))
+		require.NoError(t, p.SuperClient.Create(t.Context(), pod))
 	}
 	b.clock.SetTime(b.clock.Now().Add(time.Minute))
 	_, err = b.kind.Reconcile(t.Context(), networkToldKey, 0)
 	require.NoError(t, err)
-	many := p.env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
+	many := p.Env.Told(tenancyv1alpha1.ManagerNamespace)[0].Status
 	require.EqualValues(t, 64, many.Addresses)
 	require.Equal(t, "more than 64 pods of ingress controllers in namespace ingress: the others do not call pods in other super clusters", many.Conditions[0].Message)
 
@@ -570,12 +551,12 @@ func TestControllersAreTold(t *testing.T) {
 		{Name: "other", Pods: []tenancyv1alpha1.PodAddresses{{Addresses: []string{"10.221.0.9"}}}},
 	}
 	require.NoError(t, b.meta.Update(t.Context(), network))
-	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 	b.reconcile(t, networkKey)
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-	_, err = p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+	_, err = p.Kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
-	found := p.isolation(t)
+	found := isolation(t, p)
 	from := found["superpool-isolation-ingress-0"].Spec.Ingress[0].From
 	require.Contains(t, from, peerAt("10.221.0.8/32"))
 	require.NotContains(t, from, peerAt("10.221.0.9/32"), "the policy does not list its namespace")
@@ -616,18 +597,18 @@ func TestAddressesAreTakenUp(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			b := p.inPool(t, "r1", "r2")
-			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-			p.tenantCache[kind.NetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			b := inPool(t, p, "r1", "r2")
+			p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.TenantCache[kind.NetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
 			b.tells(t, "r2", []string{"10.220.0.11/32", "10.221.0.0/16", "fd21::/64"}, tc.pods...)
 			if tc.third != nil {
 				b.tells(t, "r3", tc.third)
 			}
 			b.reconcile(t, takenKey)
-			require.Contains(t, b.resynced, isolationKey)
-			require.Contains(t, b.resynced, engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "one"})
-			found := p.isolation(t)
+			require.Contains(t, b.resynced, kindtest.IsolationKey)
+			require.Contains(t, b.resynced, engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "one"})
+			found := isolation(t, p)
 			for _, from := range []peers{found["superpool-isolation-ingress-0"].Spec.Ingress[0].From, found["superpool-isolation-egress-0"].Spec.Egress[0].To} {
 				var got []string
 				for _, peer := range from {
@@ -645,10 +626,10 @@ func TestAddressesAreTakenUp(t *testing.T) {
 				}
 				require.Equal(t, tc.wantCount, addresses)
 			}
-			warned := len(p.events.Events) > 0
+			warned := len(p.Events.Events) > 0
 			require.Equal(t, tc.wantWarning, warned)
 			if warned {
-				require.Contains(t, <-p.events.Events, "Warning TooManyPodsElsewhere Super cluster r1: pods of this namespace and some of those in r2 do not reach each other")
+				require.Contains(t, <-p.Events.Events, "Warning TooManyPodsElsewhere Super cluster r1: pods of this namespace and some of those in r2 do not reach each other")
 			}
 			b.resynced = nil
 			b.clock.SetTime(b.clock.Now().Add(time.Minute))
@@ -662,13 +643,13 @@ func TestAddressesAreTakenUp(t *testing.T) {
 // same range before, as networks do that are not routed to each other.
 func TestRangesThatOthersToldFirst(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
 	b.tells(t, "r2", []string{"10.221.5.0/24"}, "web", "10.221.5.9")
 	addresses := func() []string {
 		b.reconcile(t, takenKey)
 		var found []string
-		for _, peer := range p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To {
+		for _, peer := range isolation(t, p)["superpool-isolation-egress-0"].Spec.Egress[0].To {
 			if peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.221.") {
 				found = append(found, peer.IPBlock.CIDR)
 			}
@@ -676,11 +657,11 @@ func TestRangesThatOthersToldFirst(t *testing.T) {
 		return found
 	}
 	require.Equal(t, []string{"10.221.5.9/32"}, addresses())
-	pod := superPodAt("web", "here", "10.221.5.7", 1, nil)
-	p.superCache[kind.Pod] = []client.Object{pod}
-	require.Contains(t, p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Current: pod}), engine.Key{Kind: kind.Isolation})
+	pod := kindtest.SuperPodAt("web", "here", "10.221.5.7", 1, nil)
+	p.SuperCache[kind.Pod] = []client.Object{pod}
+	require.Contains(t, p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Current: pod}), engine.Key{Kind: kind.Isolation})
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Second))
-	_, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+	_, err := p.Kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 	require.NoError(t, err)
 	require.Contains(t, b.resynced, takenKey)
 	require.Empty(t, addresses(), "here it is somebody else's")
@@ -689,36 +670,36 @@ func TestRangesThatOthersToldFirst(t *testing.T) {
 // TestRangesThatAreNone: a range that holds too much is no network of a super cluster.
 func TestRangesThatAreNone(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
 	b.tells(t, "r2", []string{"0.0.0.0/0", "10.221.0.0/16", "::/0", "nonsense"})
 	b.reconcile(t, networkKey)
-	require.Equal(t, []string{"10.221.0.0/16", "169.254.0.0/16"}, p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except)
+	require.Equal(t, []string{"10.221.0.0/16", "169.254.0.0/16"}, isolation(t, p)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except)
 }
 
 // TestCallersElsewhereCloseNothing: where nodes of other super clusters make the policies too large, they are left out,
 // and what is here is reached still.
 func TestCallersElsewhereCloseNothing(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }))
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }))
 	var nodes []string
 	for i := range 240 {
 		nodes = append(nodes, fmt.Sprintf("10.220.%d.%d/32", i/64, 2*(i%64)))
 	}
 	b.tells(t, "r2", []string{"10.220.0.0/16"})
 	b.hasNodes(t, "r2", nodes...)
-	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 	for i := range 3 {
-		p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy],
+		p.TenantCache[kind.NetworkPolicy] = append(p.TenantCache[kind.NetworkPolicy],
 			policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"shop": fmt.Sprint(i), "part": fmt.Sprint(i)}}, bothWays...))
 	}
-	from := p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
+	from := isolation(t, p)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
 	require.Contains(t, from, peerAt("10.213.0.11/32"))
 	require.NotContains(t, from, peerAt("10.220.0.0/32"))
-	require.Contains(t, <-p.events.Events, "TooManyPodsElsewhere")
+	require.Contains(t, <-p.Events.Events, "TooManyPodsElsewhere")
 }
 
 // TestNodesElsewhere: the nodes of another super cluster call what is published, but for those whose address is, or may
@@ -737,14 +718,14 @@ func TestNodesElsewhere(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			b := p.inPool(t, "r1", "r2")
-			p.tenant.Policy = &policy.Ref{}
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }))
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			b := inPool(t, p, "r1", "r2")
+			p.Tenant.Policy = &policy.Ref{}
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.LoadBalancers = 1 }))
 			b.tells(t, "r2", []string{"10.220.0.0/16"})
 			b.hasNodes(t, "r2", tc.node)
-			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-			from := p.isolation(t)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
+			p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
+			from := isolation(t, p)["superpool-isolation-ingress-0"].Spec.Ingress[0].From
 			require.Equal(t, tc.want, slices.ContainsFunc(from, func(peer networkingv1.NetworkPolicyPeer) bool {
 				return peer.IPBlock != nil && peer.IPBlock.CIDR == tc.node
 			}))
@@ -755,13 +736,13 @@ func TestNodesElsewhere(t *testing.T) {
 // TestTakingUpIsBounded: the more a change lets a syncer write, the longer the next one waits.
 func TestTakingUpIsBounded(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
-	p.tenant.Policy = &policy.Ref{}
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
+	p.Tenant.Policy = &policy.Ref{}
 	for i := range 99 {
-		owner := ownerOf(types.UID(fmt.Sprint("ns-", i)))
+		owner := kindtest.OwnerOf(types.UID(fmt.Sprint("ns-", i)))
 		owner.Namespace = fmt.Sprint("web", i)
-		p.superCache[kind.Namespace] = append(p.superCache[kind.Namespace], builders.Owned(builders.Namespace(clusterKey+"-"+owner.Namespace), owner))
+		p.SuperCache[kind.Namespace] = append(p.SuperCache[kind.Namespace], builders.Owned(builders.Namespace(kindtest.ClusterKey+"-"+owner.Namespace), owner))
 	}
 	var pods []string
 	for i := range 400 {
@@ -779,11 +760,11 @@ func TestTakingUpIsBounded(t *testing.T) {
 // TestTellingIsBounded: the more a tenant lets a syncer write into the meta cluster, the longer the next change waits.
 func TestTellingIsBounded(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
 	for i := range 10 {
-		p.superCache[kind.Pod] = append(p.superCache[kind.Pod],
-			superPodAt("web", fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i), 1, map[string]string{"text": fmt.Sprint(i, strings.Repeat("x", 4000))}))
+		p.SuperCache[kind.Pod] = append(p.SuperCache[kind.Pod],
+			kindtest.SuperPodAt("web", fmt.Sprint("p", i), fmt.Sprint("10.0.0.", i), 1, map[string]string{"text": fmt.Sprint(i, strings.Repeat("x", 4000))}))
 	}
 	b.reconcile(t, toldKey)
 	after, err := b.kind.Reconcile(t.Context(), toldKey, 0)
@@ -795,7 +776,7 @@ func TestTellingIsBounded(t *testing.T) {
 func TestRemotesOfPolicies(t *testing.T) {
 	t.Parallel()
 	set := func(pairs ...string) labels.Set {
-		found := labels.Set{"tenancy.x-k8s.io/cluster": clusterKey}
+		found := labels.Set{"tenancy.x-k8s.io/cluster": kindtest.ClusterKey}
 		for i := 0; i < len(pairs); i += 2 {
 			found[tenancy.LabelKey(pairs[i])] = pairs[i+1]
 		}
@@ -831,7 +812,7 @@ func TestRemotesOfPolicies(t *testing.T) {
 			tenants.Spec.Ingress = ingressRules{{From: tc.peers, Ports: ports{tcp(80)}}}
 			tenants.Spec.Egress = egressRules{{To: tc.peers, Ports: ports{tcp(80)}}}
 			got := &networkingv1.NetworkPolicy{}
-			network.SuperNetworkPolicy(tenants, got, clusterKey, confined)
+			network.SuperNetworkPolicy(tenants, got, kindtest.ClusterKey, confined)
 			remote := func(of peers) (found []string) {
 				for _, peer := range of {
 					if peer.IPBlock != nil && strings.HasPrefix(peer.IPBlock.CIDR, "10.9.") {
@@ -887,19 +868,19 @@ func TestRemotesOfLargePolicies(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			b := p.inPool(t, "r1", "r2")
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			b := inPool(t, p, "r1", "r2")
 			b.tells(t, "r2", []string{"10.221.0.0/16"}, pods...)
 			tenants := policySelecting("p", &metav1.LabelSelector{})
 			tenants.UID, tenants.Spec.Ingress = "policy-uid", tc.policy.Ingress
-			p.tenantCache[kind.NetworkPolicy] = []client.Object{tenants}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "p"}
-			_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
+			p.TenantCache[kind.NetworkPolicy] = []client.Object{tenants}
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "p"}
+			_, err := p.Kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			got := &networkingv1.NetworkPolicy{}
-			require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, got))
-			p.superCache[kind.NetworkPolicy] = []client.Object{got}
-			_, err = p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
+			require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "p"}, got))
+			p.SuperCache[kind.NetworkPolicy] = []client.Object{got}
+			_, err = p.Kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			isClosed := !slices.ContainsFunc(got.Spec.Ingress, func(rule networkingv1.NetworkPolicyIngressRule) bool {
 				return slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
@@ -907,54 +888,54 @@ func TestRemotesOfLargePolicies(t *testing.T) {
 				})
 			})
 			require.Equal(t, tc.wantClosed, isClosed)
-			require.Equal(t, tc.wantClosed, len(p.events.Events) > 0)
+			require.Equal(t, tc.wantClosed, len(p.Events.Events) > 0)
 			if tc.wantClosed {
-				require.Contains(t, <-p.events.Events, "Warning NetworkPolicyNarrowed Super cluster r1: with its rules the policy would take too much")
+				require.Contains(t, <-p.Events.Events, "Warning NetworkPolicyNarrowed Super cluster r1: with its rules the policy would take too much")
 			}
 		})
 	}
 
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	b := p.inPool(t, "r1", "r2")
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	b := inPool(t, p, "r1", "r2")
 	b.tells(t, "r2", []string{"10.221.0.0/16"}, pods...)
 	for i := range 3 {
-		p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy],
+		p.TenantCache[kind.NetworkPolicy] = append(p.TenantCache[kind.NetworkPolicy],
 			policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"shop": fmt.Sprint(i), "part": fmt.Sprint(i)}}, bothWays...))
 	}
-	found := p.isolation(t)
+	found := isolation(t, p)
 	require.Greater(t, len(found), 1, "what is reached here is reached still")
-	require.Contains(t, <-p.events.Events, "Warning TooManyPodsElsewhere Super cluster r1: pods of this namespace and all of those in other super clusters do not reach each other")
+	require.Contains(t, <-p.Events.Events, "Warning TooManyPodsElsewhere Super cluster r1: pods of this namespace and all of those in other super clusters do not reach each other")
 }
 
 // TestEndpointsElsewhere: an EndpointSlice may name the tenant's pods in other super clusters.
 func TestEndpointsElsewhere(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	b := p.inPool(t, "r1", "r2")
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	b := inPool(t, p, "r1", "r2")
 	b.tells(t, "r2", []string{"10.221.0.0/16"}, "web", "10.221.0.1")
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.221.0.1"}}, {Addresses: []string{"10.221.0.2"}}},
 	}
-	p.tenantCache[kind.EndpointSlice] = []client.Object{slice}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}
-	_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), key, 0)
+	p.TenantCache[kind.EndpointSlice] = []client.Object{slice}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}
+	_, err := p.Kind(kind.EndpointSlice).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	got := &discoveryv1.EndpointSlice{}
-	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, got))
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, got))
 	require.Empty(t, cmp.Diff([]discoveryv1.Endpoint{{Addresses: []string{"10.221.0.1"}}}, got.Endpoints, cmpopts.EquateEmpty()))
 
 	// The tenant is told of the one, unless it may be that of a pod elsewhere that was not told of yet.
 	for node, want := range map[string]int{"r1.n1": 1, "r2.n1": 0} {
 		slice.Endpoints[1].NodeName, slice.ResourceVersion = &node, node
-		p.superCache[kind.EndpointSlice] = []client.Object{got}
-		p.env.Forget(clusterKey)
-		_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), key, 0)
+		p.SuperCache[kind.EndpointSlice] = []client.Object{got}
+		p.Env.Forget(kindtest.ClusterKey)
+		_, err := p.Kind(kind.EndpointSlice).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
-		require.Len(t, p.events.Events, want, node)
+		require.Len(t, p.Events.Events, want, node)
 		for range want {
-			require.Contains(t, <-p.events.Events, "EndpointsForbidden")
+			require.Contains(t, <-p.Events.Events, "EndpointsForbidden")
 		}
 	}
 }
@@ -962,15 +943,15 @@ func TestEndpointsElsewhere(t *testing.T) {
 // TestAddressesWake: which changes of super pods are told.
 func TestAddressesWake(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	at := func(address, app string) *corev1.Pod {
-		return superPodAt("web", "a", address, 1, map[string]string{"app": app})
+		return kindtest.SuperPodAt("web", "a", address, 1, map[string]string{"app": app})
 	}
 	changed := func(old, current client.Object) bool {
-		return slices.Contains(p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: old, Current: current}), toldKey)
+		return slices.Contains(p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: old, Current: current}), toldKey)
 	}
 	require.False(t, changed(nil, at("", "a")), "without a pool")
-	p.inPool(t, "r1", "r2")
+	inPool(t, p, "r1", "r2")
 	ready := at("10.0.0.1", "a")
 	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	for _, tc := range []struct {

@@ -24,6 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // trusted are keys that programs of super clusters trust.
@@ -42,11 +43,11 @@ func TestTrustedMetadata(t *testing.T) {
 		}
 	}
 	for key, value := range trusted {
-		pod := tenantPod(nil)
+		pod := kindtest.TenantPod(nil)
 		pod.Labels, pod.Annotations = with(key, value).Labels, with(key, value).Annotations
 		superPod, superNamespace := &corev1.Pod{}, &corev1.Namespace{}
-		podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
-		namespaces.SuperNamespace(&corev1.Namespace{ObjectMeta: with(key, value)}, superNamespace, ownerOf("ns-uid"), nil, "baseline")
+		podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, &podspec.PodEnvironment{})
+		namespaces.SuperNamespace(&corev1.Namespace{ObjectMeta: with(key, value)}, superNamespace, kindtest.OwnerOf("ns-uid"), nil, "baseline")
 		for _, metadata := range []map[string]string{superPod.Annotations, superNamespace.Labels, superNamespace.Annotations} {
 			require.NotContains(t, metadata, key)
 		}
@@ -69,16 +70,16 @@ func TestPolicyOfMetadata(t *testing.T) {
 	allowing, err := policy.New("allowing", spec)
 	require.NoError(t, err)
 	metadata := map[string]string{"example.org/team": "a", "prometheus.io/scrape": "true", "pod-security.kubernetes.io/enforce": "privileged", "secret": "s"}
-	pod := tenantPod(nil)
+	pod := kindtest.TenantPod(nil)
 	pod.Labels, pod.Annotations = metadata, metadata
 	superPod := &corev1.Pod{}
-	podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), &kind.Rules{Policy: allowing, Opaque: []string{"sec"}}, &podspec.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), &kind.Rules{Policy: allowing, Opaque: []string{"sec"}}, &podspec.PodEnvironment{})
 	require.Equal(t, "example.org/team", superPod.Annotations["tenancy.x-k8s.io/copied-labels"])
 	require.Equal(t, "prometheus.io/scrape", superPod.Annotations["tenancy.x-k8s.io/copied-annotations"])
 
 	// Another policy takes back what this one allowed.
 	superPod.UID = "super-uid"
-	podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, &podspec.PodEnvironment{})
 	require.NotContains(t, superPod.Labels, "example.org/team")
 	require.NotContains(t, superPod.Annotations, "prometheus.io/scrape")
 	require.Equal(t, "s", superPod.Labels["secret"])
@@ -87,44 +88,32 @@ func TestPolicyOfMetadata(t *testing.T) {
 // limitedTo is a policy with a limit of ConfigMaps in a super cluster.
 func limitedTo(t *testing.T, count int64, bytes string) *policy.Policy {
 	t.Helper()
-	return policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	return kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "configmaps", Count: count, Bytes: resource.MustParse(bytes)}}
 	})
-}
-
-// policyWith is the shipped policy with a change, nil for none.
-func policyWith(t testing.TB, change func(*tenancyv1alpha1.TenantPolicySpec)) *policy.Policy {
-	t.Helper()
-	spec := policy.Default().Spec().DeepCopy()
-	if change != nil {
-		change(spec)
-	}
-	changed, err := policy.New("small", spec)
-	require.NoError(t, err)
-	return changed
 }
 
 // TestTenantLimit lets a tenant make more ConfigMaps than its policy allows, before the cache of the super cluster
 // shows any, and then removes one.
 func TestTenantLimit(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(limitedTo(t, 3, "1Mi"))
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(limitedTo(t, 3, "1Mi"))
 	configMap := func(i int) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: types.UID(fmt.Sprint("uid-", i))}}
 	}
 	key := func(i int) engine.Key {
-		return engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}
+		return engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}
 	}
 	for i := range 6 {
-		p.tenantCache[kind.ConfigMap] = append(p.tenantCache[kind.ConfigMap], configMap(i))
+		p.TenantCache[kind.ConfigMap] = append(p.TenantCache[kind.ConfigMap], configMap(i))
 	}
-	reconciler := p.kind(kind.ConfigMap)
+	reconciler := p.Kind(kind.ConfigMap)
 	there := func() []client.Object {
 		list := &corev1.ConfigMapList{}
-		require.NoError(t, p.superClient.List(t.Context(), list))
+		require.NoError(t, p.SuperClient.List(t.Context(), list))
 		var found []client.Object
 		for i := range list.Items {
 			found = append(found, &list.Items[i])
@@ -136,11 +125,11 @@ func TestTenantLimit(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Len(t, there(), 3)
-	require.Len(t, p.events.Events, 3)
-	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: 3 configmaps of at most 3 exist (limits.objects of TenantPolicy small)")
+	require.Len(t, p.Events.Events, 3)
+	require.Contains(t, <-p.Events.Events, "TenantLimit Super cluster r1: 3 configmaps of at most 3 exist (limits.objects of TenantPolicy small)")
 
 	for _, object := range there() {
-		keys := p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: object})
+		keys := p.Env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: object})
 		require.NotEmpty(t, keys)
 	}
 	_, err := reconciler.Reconcile(t.Context(), key(4), 0)
@@ -148,7 +137,7 @@ func TestTenantLimit(t *testing.T) {
 	require.Len(t, there(), 3, "the cache shows them now")
 
 	gone := there()[0]
-	woken := p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Old: gone})
+	woken := p.Env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Old: gone})
 	require.Len(t, woken, 2, "the key of the object, and one that waits")
 	_, err = reconciler.Reconcile(t.Context(), woken[0], 0)
 	require.NoError(t, err)
@@ -158,32 +147,32 @@ func TestTenantLimit(t *testing.T) {
 // TestTenantLimitOfBytes lets a tenant fill a super cluster with few large objects.
 func TestTenantLimitOfBytes(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(limitedTo(t, 100, "10Ki"))
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(limitedTo(t, 100, "10Ki"))
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "uid"}, Data: map[string]string{"d": "small"}}
-	p.tenantCache[kind.ConfigMap] = []client.Object{configMap}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "c"}
-	reconciler := p.kind(kind.ConfigMap)
+	p.TenantCache[kind.ConfigMap] = []client.Object{configMap}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "c"}
+	reconciler := p.Kind(kind.ConfigMap)
 	reconcile := func() *corev1.ConfigMap {
 		_, err := reconciler.Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		live := &corev1.ConfigMap{}
-		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "c"}, live))
+		require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "c"}, live))
 		return live
 	}
 	live := reconcile()
-	p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: live})
-	p.superCache[kind.ConfigMap] = []client.Object{live}
+	p.Env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: live})
+	p.SuperCache[kind.ConfigMap] = []client.Object{live}
 	configMap.Data["d"] = strings.Repeat("x", 20_000)
 	require.Equal(t, "small", reconcile().Data["d"], "an update that grows is held against the limit")
-	require.Regexp(t, `TenantLimit Super cluster r1: configmaps of \d+ bytes exist, this one adds \d+, and at most 10240 are allowed`, <-p.events.Events)
+	require.Regexp(t, `TenantLimit Super cluster r1: configmaps of \d+ bytes exist, this one adds \d+, and at most 10240 are allowed`, <-p.Events.Events)
 	configMap.Data["d"] = "s"
 	live = reconcile()
 	require.Equal(t, "s", live.Data["d"])
-	p.superCache[kind.ConfigMap] = []client.Object{live}
-	p.tenant.Policy.Set(limitedTo(t, 0, "0"))
+	p.SuperCache[kind.ConfigMap] = []client.Object{live}
+	p.Tenant.Policy.Set(limitedTo(t, 0, "0"))
 	configMap.Data["d"] = ""
 	require.Empty(t, reconcile().Data["d"], "what is there may shrink")
 }
@@ -218,23 +207,23 @@ func TestClosedSuperCluster(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			created := false
-			p := newPool(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			p := kindtest.NewPool(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 				created = true
 				return nil
 			}})
-			p.placed(t)
-			p.tenant.Policy = &policy.Ref{}
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			p.Placed(t)
+			p.Tenant.Policy = &policy.Ref{}
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Pods.Tolerations = []tenancyv1alpha1.TolerationRule{{Key: "maintenance"}, {Key: "node.kubernetes.io/unschedulable"}}
 			}))
 			node := builders.Node("r1").Obj()
 			tc.change(node)
-			p.env.VirtualNode = func() *corev1.Node { return node }
-			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
-			pod := tenantPod(func(pod *corev1.Pod) { pod.Spec.Tolerations = tc.tolerat })
-			p.tenantCache[kind.Pod] = []client.Object{pod}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
+			p.Env.VirtualNode = func() *corev1.Node { return node }
+			p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "default"}}}
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) { pod.Spec.Tolerations = tc.tolerat })
+			p.TenantCache[kind.Pod] = []client.Object{pod}
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.want, created)
 			if tc.want {
@@ -242,7 +231,7 @@ func TestClosedSuperCluster(t *testing.T) {
 				return
 			}
 			require.ErrorAs(t, err, &wait)
-			require.Contains(t, <-p.events.Events, "SuperClusterClosed Super cluster r1 takes no new pods")
+			require.Contains(t, <-p.Events.Events, "SuperClusterClosed Super cluster r1 takes no new pods")
 		})
 	}
 }
@@ -261,16 +250,16 @@ func TestLongestGrace(t *testing.T) {
 	}{
 		{name: "an orphan with a year", change: func(superPod *corev1.Pod) { superPod.Spec.TerminationGracePeriodSeconds = &year }, want: ptrTo(600)},
 		{name: "an orphan with little", change: func(*corev1.Pod) {}, want: ptrTo(-1)},
-		{name: "an orphan that is being deleted for a year", change: terminating(year), want: ptrTo(600)},
-		{name: "an orphan that is being deleted", change: terminating(30)},
-		{name: "the tenant deletes it within a year", tenant: proofPod("uid", terminating(year)), change: func(*corev1.Pod) {}, want: ptrTo(600)},
-		{name: "it is being deleted for a year", tenant: proofPod("uid", terminating(year)), change: terminating(year), want: ptrTo(600)},
-		{name: "it is being deleted for as long as may be", tenant: proofPod("uid", terminating(year)), change: terminating(600)},
+		{name: "an orphan that is being deleted for a year", change: kindtest.Terminating(year), want: ptrTo(600)},
+		{name: "an orphan that is being deleted", change: kindtest.Terminating(30)},
+		{name: "the tenant deletes it within a year", tenant: kindtest.ProofPod("uid", kindtest.Terminating(year)), change: func(*corev1.Pod) {}, want: ptrTo(600)},
+		{name: "it is being deleted for a year", tenant: kindtest.ProofPod("uid", kindtest.Terminating(year)), change: kindtest.Terminating(year), want: ptrTo(600)},
+		{name: "it is being deleted for as long as may be", tenant: kindtest.ProofPod("uid", kindtest.Terminating(year)), change: kindtest.Terminating(600)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var got *int64
-			p := newPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+			p := kindtest.NewPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 				deletion := (&client.DeleteOptions{}).ApplyOptions(options)
 				got = deletion.GracePeriodSeconds
 				if got == nil {
@@ -278,16 +267,16 @@ func TestLongestGrace(t *testing.T) {
 				}
 				return nil
 			}})
-			superPod := proofSuperPod("uid", tc.change)
-			p.superCache[kind.Pod] = []client.Object{superPod}
-			tenantSide := newClientBuilder()
+			superPod := kindtest.ProofSuperPod("uid", tc.change)
+			p.SuperCache[kind.Pod] = []client.Object{superPod}
+			tenantSide := kindtest.NewClientBuilder()
 			if tc.tenant != nil {
-				p.tenantCache[kind.Pod] = []client.Object{tc.tenant}
+				p.TenantCache[kind.Pod] = []client.Object{tc.tenant}
 				tenantSide = tenantSide.WithInterceptorFuncs(interceptor.Funcs{})
 			}
-			p.tenant.Client = answering(tenantSide.Build(), tenantUID)
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: superPod.Name}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+			p.Tenant.Client = kindtest.Answering(tenantSide.Build(), kindtest.TenantUID)
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: superPod.Name}
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.want, got))
 		})
@@ -299,10 +288,10 @@ func ptrTo(value int64) *int64 { return &value }
 // TestMonstrousResize lets a tenant resize a container to more than can be written out.
 func TestMonstrousResize(t *testing.T) {
 	t.Parallel()
-	superPod := tenantPod(func(pod *corev1.Pod) {
+	superPod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: builders.Resources("memory", "1Mi"), Limits: builders.Resources("memory", "2Mi")}
 	})
-	pod := tenantPod(func(pod *corev1.Pod) {
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources.Requests = builders.Resources("memory", "1e1000000")
 	})
 	podspec.ResizePod(pod, superPod)
@@ -335,7 +324,7 @@ func TestTenantLimitBehindCache(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
 					if object.GetName() != "c0" {
 						return to.Create(ctx, object, options...)
@@ -352,27 +341,27 @@ func TestTenantLimitBehindCache(t *testing.T) {
 					return to.Update(ctx, object, options...)
 				},
 			})
-			p.placed(t)
-			p.tenant.Policy = &policy.Ref{}
-			p.tenant.Policy.Set(limitedTo(t, 3, "1Mi"))
+			p.Placed(t)
+			p.Tenant.Policy = &policy.Ref{}
+			p.Tenant.Policy.Set(limitedTo(t, 3, "1Mi"))
 			for i := range 6 {
-				p.tenantCache[kind.ConfigMap] = append(p.tenantCache[kind.ConfigMap],
+				p.TenantCache[kind.ConfigMap] = append(p.TenantCache[kind.ConfigMap],
 					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: types.UID(fmt.Sprint("uid-", i))}})
 			}
-			reconciler := p.kind(kind.ConfigMap)
+			reconciler := p.Kind(kind.ConfigMap)
 			reconcile := func(from, to int) {
 				for i := from; i < to; i++ {
-					_, _ = reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}, 0)
+					_, _ = reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: fmt.Sprint("c", i)}, 0)
 				}
 			}
 			reconcile(0, 3)
-			for _, object := range p.tenantCache[kind.ConfigMap] {
+			for _, object := range p.TenantCache[kind.ConfigMap] {
 				object.(*corev1.ConfigMap).Data = map[string]string{"d": tc.data}
 			}
 			reconcile(0, 3)
 			reconcile(3, 6)
 			list := &corev1.ConfigMapList{}
-			require.NoError(t, p.superClient.List(t.Context(), list))
+			require.NoError(t, p.SuperClient.List(t.Context(), list))
 			require.Len(t, list.Items, tc.want)
 		})
 	}
@@ -396,29 +385,29 @@ func (c *lateCache) Get(kindName, namespace, name string) (client.Object, bool) 
 // TestTenantLimitAsTheCacheCatchesUp: an object that comes into the cache while it is created again counts once.
 func TestTenantLimitAsTheCacheCatchesUp(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(limitedTo(t, 2, "1Mi"))
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(limitedTo(t, 2, "1Mi"))
 	for _, name := range []string{"c0", "c1"} {
-		p.tenantCache[kind.ConfigMap] = append(p.tenantCache[kind.ConfigMap],
+		p.TenantCache[kind.ConfigMap] = append(p.TenantCache[kind.ConfigMap],
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID("uid-" + name)}})
 	}
 	reconcile := func(name string) {
-		_, err := p.kind(kind.ConfigMap).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: name}, 0)
+		_, err := p.Kind(kind.ConfigMap).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: name}, 0)
 		require.NoError(t, err)
 	}
 	created := func() []corev1.ConfigMap {
 		list := &corev1.ConfigMapList{}
-		require.NoError(t, p.superClient.List(t.Context(), list))
+		require.NoError(t, p.SuperClient.List(t.Context(), list))
 		return list.Items
 	}
 	reconcile("c0")
 	require.Len(t, created(), 1)
 	first := &created()[0]
-	p.superCache[kind.ConfigMap] = []client.Object{first}
-	p.env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: first})
-	p.env.SuperCache = &lateCache{Cache: p.env.SuperCache}
+	p.SuperCache[kind.ConfigMap] = []client.Object{first}
+	p.Env.Changed(kind.Change{Kind: kind.ConfigMap, Side: kind.SuperSide, Current: first})
+	p.Env.SuperCache = &lateCache{Cache: p.Env.SuperCache}
 	reconcile("c0")
 	reconcile("c1")
 	require.Len(t, created(), 2)

@@ -34,6 +34,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // mostComputed is how long a reconcile of an object of at most largest bytes may compute. The race detector takes ten
@@ -54,10 +55,10 @@ func filled[T interface {
 }](with func(n int) T) func(most int) client.Object {
 	return func(most int) client.Object {
 		const few = 1_000
-		n := min(few*largest/with(few).Size(), most)
+		n := min(few*kindtest.Largest/with(few).Size(), most)
 		for {
 			object := with(n)
-			if object.Size() <= largest {
+			if object.Size() <= kindtest.Largest {
 				return object
 			}
 			n = n * 97 / 100
@@ -70,7 +71,9 @@ func just[T client.Object](object T) func(int) client.Object {
 }
 
 // shortTexts are n short texts, and keyed n short keys with a value.
-func shortTexts(n int) []string { return list(n, func(i int) string { return fmt.Sprint("t", i) }) }
+func shortTexts(n int) []string {
+	return kindtest.List(n, func(i int) string { return fmt.Sprint("t", i) })
+}
 
 func keyed[T any](n int, value T) map[string]T {
 	all := make(map[string]T, n)
@@ -81,16 +84,16 @@ func keyed[T any](n int, value T) map[string]T {
 }
 
 func expressions(n int) []metav1.LabelSelectorRequirement {
-	return list(n, func(i int) metav1.LabelSelectorRequirement {
+	return kindtest.List(n, func(i int) metav1.LabelSelectorRequirement {
 		return metav1.LabelSelectorRequirement{Key: fmt.Sprint("k", i), Operator: metav1.LabelSelectorOpExists}
 	})
 }
 
 func shapesOfConfigs() []shape {
-	large := strings.Repeat("x", largest-100)
+	large := strings.Repeat("x", kindtest.Largest-100)
 	return []shape{
 		{kind.ServiceAccount, "image pull secrets", filled(func(n int) *corev1.ServiceAccount {
-			return &corev1.ServiceAccount{ImagePullSecrets: list(n, func(int) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: "s"} })}
+			return &corev1.ServiceAccount{ImagePullSecrets: kindtest.List(n, func(int) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: "s"} })}
 		})},
 		{kind.ServiceAccount, "secrets", filled(func(n int) *corev1.ServiceAccount {
 			return &corev1.ServiceAccount{Secrets: make([]corev1.ObjectReference, n)}
@@ -112,7 +115,7 @@ func shapesOfServices() []shape {
 		})
 	}
 	ports := func(n int) []corev1.ServicePort {
-		return list(n, func(i int) corev1.ServicePort {
+		return kindtest.List(n, func(i int) corev1.ServicePort {
 			return corev1.ServicePort{Port: int32(1 + i%65_535), Protocol: [...]corev1.Protocol{"TCP", "UDP", "SCTP"}[i%3]}
 		})
 	}
@@ -126,7 +129,7 @@ func shapesOfServices() []shape {
 		})
 	}
 	addresses := func(n int) []string {
-		return list(n, func(i int) string { return fmt.Sprintf("10.%d.%d.1", i/250%250, i%250) })
+		return kindtest.List(n, func(i int) string { return fmt.Sprintf("10.%d.%d.1", i/250%250, i%250) })
 	}
 	return []shape{
 		{kind.Service, "ports", service(func(spec *corev1.ServiceSpec, n int) { spec.Ports = ports(n) })},
@@ -138,14 +141,14 @@ func shapesOfServices() []shape {
 		{kind.Service, "cluster IPs", service(func(spec *corev1.ServiceSpec, n int) { spec.ClusterIPs = addresses(n) })},
 		{kind.Service, "selector", service(func(spec *corev1.ServiceSpec, n int) { spec.Selector = keyed(n, "") })},
 		{kind.EndpointSlice, "endpoints", slice(func(n int) discoveryv1.EndpointSlice {
-			return discoveryv1.EndpointSlice{Endpoints: list(n, func(int) discoveryv1.Endpoint { return discoveryv1.Endpoint{Addresses: addresses(1)} })}
+			return discoveryv1.EndpointSlice{Endpoints: kindtest.List(n, func(int) discoveryv1.Endpoint { return discoveryv1.Endpoint{Addresses: addresses(1)} })}
 		})},
 		{kind.EndpointSlice, "addresses", slice(func(n int) discoveryv1.EndpointSlice {
-			return discoveryv1.EndpointSlice{Endpoints: list(n/100, func(int) discoveryv1.Endpoint { return discoveryv1.Endpoint{Addresses: addresses(100)} })}
+			return discoveryv1.EndpointSlice{Endpoints: kindtest.List(n/100, func(int) discoveryv1.Endpoint { return discoveryv1.Endpoint{Addresses: addresses(100)} })}
 		})},
 		{kind.EndpointSlice, "ports", slice(func(n int) discoveryv1.EndpointSlice {
 			return discoveryv1.EndpointSlice{
-				Ports:     list(n, func(i int) discoveryv1.EndpointPort { return discoveryv1.EndpointPort{Port: ptr.To(int32(i % 65_536))} }),
+				Ports:     kindtest.List(n, func(i int) discoveryv1.EndpointPort { return discoveryv1.EndpointPort{Port: ptr.To(int32(i % 65_536))} }),
 				Endpoints: []discoveryv1.Endpoint{{Addresses: addresses(1)}},
 			}
 		})},
@@ -164,14 +167,14 @@ func shapesOfTraffic() []shape {
 		})
 	}
 	paths := func(n int) networkingv1.IngressRuleValue {
-		return networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: list(n, func(int) networkingv1.HTTPIngressPath {
+		return networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: kindtest.List(n, func(int) networkingv1.HTTPIngressPath {
 			return networkingv1.HTTPIngressPath{Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{
 				Service: &networkingv1.IngressServiceBackend{Name: "a", Port: networkingv1.ServiceBackendPort{Number: 80}},
 			}}
 		})}}
 	}
 	rules := func(n, pathsEach int) []networkingv1.IngressRule {
-		return list(n, func(i int) networkingv1.IngressRule {
+		return kindtest.List(n, func(i int) networkingv1.IngressRule {
 			rule := networkingv1.IngressRule{Host: fmt.Sprint("h", i, ".a")}
 			if pathsEach > 0 {
 				rule.IngressRuleValue = paths(pathsEach)
@@ -199,7 +202,7 @@ func shapesOfTraffic() []shape {
 			return networkingv1.NetworkPolicySpec{Ingress: make([]networkingv1.NetworkPolicyIngressRule, n)}
 		})},
 		{kind.NetworkPolicy, "peers", closing(func(n int) networkingv1.NetworkPolicySpec {
-			return networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: list(n, func(int) networkingv1.NetworkPolicyPeer {
+			return networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: kindtest.List(n, func(int) networkingv1.NetworkPolicyPeer {
 				return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0"}}
 			})}}}
 		})},
@@ -260,22 +263,30 @@ func shapesOfJSON() []shape {
 	}
 	var shapes []shape
 	for name, content := range map[string]func(most int) any{
-		"lists":   func(most int) any { return list(min(largest/3, most/2), func(int) any { return []any{} }) },
-		"objects": func(most int) any { return list(min(largest/3, most/2), func(int) any { return map[string]any{} }) },
-		"numbers": func(most int) any { return list(min(largest/2, most), func(int) any { return int64(1) }) },
-		"texts":   func(most int) any { return list(min(largest/10, most), func(i int) any { return fmt.Sprint("t", i) }) },
-		"members": func(most int) any { return keyed[any](min(largest/12, most/2), int64(1)) },
+		"lists": func(most int) any {
+			return kindtest.List(min(kindtest.Largest/3, most/2), func(int) any { return []any{} })
+		},
+		"objects": func(most int) any {
+			return kindtest.List(min(kindtest.Largest/3, most/2), func(int) any { return map[string]any{} })
+		},
+		"numbers": func(most int) any {
+			return kindtest.List(min(kindtest.Largest/2, most), func(int) any { return int64(1) })
+		},
+		"texts": func(most int) any {
+			return kindtest.List(min(kindtest.Largest/10, most), func(i int) any { return fmt.Sprint("t", i) })
+		},
+		"members": func(most int) any { return keyed[any](min(kindtest.Largest/12, most/2), int64(1)) },
 		"deep":    func(most int) any { return deep(min(9_000, most/3)) }, // decoders end at 10,000
-		"large":   func(int) any { return strings.Repeat("x", largest) },
+		"large":   func(int) any { return strings.Repeat("x", kindtest.Largest) },
 	} {
 		snapshot := func(most int) client.Object {
-			return &unstructured.Unstructured{Object: object{
+			return &unstructured.Unstructured{Object: kindtest.Object{
 				"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "more": content(most),
-				"spec": object{"source": object{"persistentVolumeClaimName": "c"}},
+				"spec": kindtest.Object{"source": kindtest.Object{"persistentVolumeClaimName": "c"}},
 			}}
 		}
-		shapes = append(shapes, shape{kind.Snapshot, name, snapshot}, shape{widgets, name, func(most int) client.Object {
-			return widget("", "", "", "spec", object{"more": content(most)})
+		shapes = append(shapes, shape{kind.Snapshot, name, snapshot}, shape{kindtest.Widgets, name, func(most int) client.Object {
+			return kindtest.Widget("", "", "", "spec", kindtest.Object{"more": content(most)})
 		}})
 	}
 	return shapes
@@ -289,23 +300,23 @@ func shapesOfLabels() []shape {
 		kind.ServiceAccount: &corev1.ServiceAccount{},
 		kind.Secret:         &corev1.Secret{},
 		kind.ConfigMap:      &corev1.ConfigMap{},
-		kind.Service:        serviceAt("web", "it", "10.97.0.7", corev1.ServicePort{Port: 80}),
+		kind.Service:        kindtest.ServiceAt("web", "it", "10.97.0.7", corev1.ServicePort{Port: 80}),
 		kind.EndpointSlice:  &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4},
 		kind.NetworkPolicy:  &networkingv1.NetworkPolicy{},
-		kind.Ingress:        ingressTo("front", "www.example.com"),
-		kind.Budget:         tenantBudget(3, 2, 1),
-		kind.Claim:          tenantClaim("uid"),
-		kind.Snapshot: &unstructured.Unstructured{Object: object{
-			"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "spec": object{"source": object{"persistentVolumeClaimName": "c"}},
+		kind.Ingress:        kindtest.IngressTo("front", "www.example.com"),
+		kind.Budget:         kindtest.TenantBudget(3, 2, 1),
+		kind.Claim:          kindtest.TenantClaim("uid"),
+		kind.Snapshot: &unstructured.Unstructured{Object: kindtest.Object{
+			"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "spec": kindtest.Object{"source": kindtest.Object{"persistentVolumeClaimName": "c"}},
 		}},
-		widgets: widget("", "", ""),
+		kindtest.Widgets: kindtest.Widget("", "", ""),
 	} {
 		shapes = append(shapes, shape{name, "labels", func(most int) client.Object {
 			labelled := of.DeepCopyObject().(client.Object)
 			if _, isJSON := labelled.(*unstructured.Unstructured); isJSON {
 				most /= 2
 			}
-			labelled.SetLabels(keyed(min(largest/16, most), ""))
+			labelled.SetLabels(keyed(min(kindtest.Largest/16, most), ""))
 			return labelled
 		}})
 	}
@@ -323,12 +334,12 @@ func shapesOfNodes() []shape {
 		})
 	}
 	taints := func(n int) []corev1.Taint {
-		return list(n, func(i int) corev1.Taint {
+		return kindtest.List(n, func(i int) corev1.Taint {
 			return corev1.Taint{Key: fmt.Sprint("t", i), Effect: corev1.TaintEffectPreferNoSchedule}
 		})
 	}
 	recorded := func(made *corev1.Node, field string) {
-		names := list(4_000, func(int) string { return `""` })
+		names := kindtest.List(4_000, func(int) string { return `""` })
 		made.Annotations["tenancy.x-k8s.io/from-super-node"] = `{"` + field + `":[` + strings.Join(names, ",") + "]}"
 	}
 	return []shape{
@@ -356,16 +367,16 @@ func shapesOfNodes() []shape {
 func (s *shape) checkNode(t *testing.T, most int) {
 	m, it := newMeasured(t), s.make(most)
 	superNode := builders.Node("n1").Obj()
-	m.tenantCache[kind.Node], m.superCache[kind.Node], m.superCache[kind.Pod] = []client.Object{it}, []client.Object{superNode}, []client.Object{&corev1.Pod{}}
-	key, node := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, m.kind(kind.Node)
+	m.TenantCache[kind.Node], m.SuperCache[kind.Node], m.SuperCache[kind.Pod] = []client.Object{it}, []client.Object{superNode}, []client.Object{&corev1.Pod{}}
+	key, node := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}, m.Kind(kind.Node)
 	reconcile := func() {
 		_, err := node.Reconcile(t.Context(), key, time.Minute)
 		assert.NoError(t, err)
 	}
 	cheap(t, "new", reconcile)
 	lease := &coordinationv1.Lease{}
-	require.NoError(t, m.tenant.Client.Get(t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: it.GetName()}, lease))
-	told := m.told()
+	require.NoError(t, m.Tenant.Client.Get(t.Context(), client.ObjectKey{Namespace: "kube-node-lease", Name: it.GetName()}, lease))
+	told := m.Told()
 	t.Logf("%d written, told %.200q", m.written, told)
 	m.written = 0
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "another"}
@@ -387,7 +398,7 @@ var elsewhere = map[string]string{
 
 // measured is a pool that counts what is written, and stores nothing.
 type measured struct {
-	*pool
+	*kindtest.Pool
 	written int
 	// super is what was last written to the super cluster.
 	super client.Object
@@ -396,7 +407,7 @@ type measured struct {
 func newMeasured(t *testing.T) *measured {
 	t.Helper()
 	m := &measured{}
-	m.pool = governed(t, interceptor.Funcs{
+	m.Pool = kindtest.Governed(t, interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, made client.Object, _ ...client.CreateOption) error {
 			m.super, m.written = made, m.written+1
 			return nil
@@ -411,7 +422,7 @@ func newMeasured(t *testing.T) *measured {
 		_, err := patch.Data(made)
 		return err
 	}
-	m.tenant.Client = answering(interceptor.NewClient(newClientBuilder().Build(), interceptor.Funcs{
+	m.Tenant.Client = kindtest.Answering(interceptor.NewClient(kindtest.NewClientBuilder().Build(), interceptor.Funcs{
 		Patch: func(_ context.Context, _ client.WithWatch, made client.Object, patch client.Patch, _ ...client.PatchOption) error {
 			return patched(made, patch)
 		},
@@ -429,41 +440,41 @@ func newMeasured(t *testing.T) *measured {
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, made client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			return patched(made, patch)
 		},
-	}), tenantUID)
-	m.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	}), kindtest.TenantUID)
+	m.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		all := []string{"", "*"}
 		spec.Limits.LoadBalancers, spec.Limits.PersistentVolumeClaims, spec.Limits.Storage = 5, 50, resource.MustParse("500Gi")
 		spec.Pods.StorageClasses, spec.Offers.VolumeSnapshotClasses = all, all
 		spec.Traffic.LoadBalancerClasses, spec.Traffic.IngressClasses, spec.Traffic.IngressHosts = all[1:], all[1:], all[1:]
 	}))
-	placed := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "10", "memory", "10Gi", "pods", "100").Home("r1").Obj()
-	meta := builders.Client(placementScheme(t)).WithObjects(placed).Build()
-	m.assigns(meta, meta)
+	placed := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "10", "memory", "10Gi", "pods", "100").Home("r1").Obj()
+	meta := builders.Client(kindtest.PlacementScheme(t)).WithObjects(placed).Build()
+	m.Assigns(meta, meta)
 	rules, refusal := syncpolicy.Compile(&tenancyv1alpha1.SyncPolicy{ObjectMeta: metav1.ObjectMeta{Name: "widgets"}, Spec: tenancyv1alpha1.SyncPolicySpec{
 		Group: "example.com", Version: "v1", Kind: "Widget", Direction: tenancyv1alpha1.SyncDown, Scope: tenancyv1alpha1.SyncPlaced,
 		Fields: tenancyv1alpha1.SyncFields{Up: []string{"status"}}, Limits: tenancyv1alpha1.SyncLimits{Objects: 10, Bytes: resource.MustParse("2Mi")},
 	}}, nil)
 	require.Nil(t, refusal)
-	kinds.SetCustom(m.env, []dynamic.Custom{{Rules: rules, Resource: "widgets"}})
+	kinds.SetCustom(m.Env, []dynamic.Custom{{Rules: rules, Resource: "widgets"}})
 	// A claim of which a snapshot may be taken.
-	claim := tenantClaim("claim-uid", home("r1"), boundTo("r1.v"))
+	claim := kindtest.TenantClaim("claim-uid", kindtest.Home("r1"), kindtest.BoundTo("r1.v"))
 	claim.Name = "c"
-	there := superClaim("claim-uid", boundTo("v"))
+	there := kindtest.SuperClaim("claim-uid", kindtest.BoundTo("v"))
 	there.Name = "c"
-	m.tenantCache[kind.Claim], m.superCache[kind.Claim] = []client.Object{claim}, []client.Object{there}
+	m.TenantCache[kind.Claim], m.SuperCache[kind.Claim] = []client.Object{claim}, []client.Object{there}
 	return m
 }
 
 // cheap checks what do allocates, and the least that it computes in some runs: other processes only add to it.
 func cheap(t *testing.T, what string, do func()) {
 	t.Helper()
-	allocated, computed := cost(t, do)
+	allocated, computed := kindtest.Cost(t, do)
 	for run := 0; run < 2 || run < 10 && computed > mostComputed; run++ {
-		bytes, cpu := cost(t, do)
+		bytes, cpu := kindtest.Cost(t, do)
 		allocated, computed = min(allocated, bytes), min(computed, cpu)
 	}
 	t.Logf("%s: %.1f MiB, %v", what, float64(allocated)/(1<<20), computed)
-	assert.LessOrEqual(t, allocated, uint64(mostMemory), "%s: bytes allocated", what)
+	assert.LessOrEqual(t, allocated, uint64(kindtest.MostMemory), "%s: bytes allocated", what)
 	assert.LessOrEqual(t, computed, mostComputed, "%s: CPU time", what)
 }
 
@@ -477,7 +488,7 @@ func TestObjectsOfAnyKind(t *testing.T) { //nolint:paralleltest // It measures w
 		s := &shapes[i]
 		family, _, _ := strings.Cut(s.kind, ":")
 		measured[family] = true
-		for _, most := range []int{largest, 4_900} {
+		for _, most := range []int{kindtest.Largest, 4_900} {
 			t.Run(fmt.Sprint(s.kind, " ", s.name, " ", most), func(t *testing.T) { s.check(t, family, most) }) //nolint:paralleltest // As above.
 		}
 	}
@@ -492,7 +503,7 @@ func (s *shape) check(t *testing.T, family string, most int) {
 		return
 	}
 	m, it := newMeasured(t), s.make(most)
-	key := engine.Key{Tenant: clusterKey, Kind: s.kind, Namespace: "web", Name: "it"}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: s.kind, Namespace: "web", Name: "it"}
 	it.SetNamespace("web")
 	it.SetName("it")
 	it.SetUID("uid")
@@ -505,16 +516,16 @@ func (s *shape) check(t *testing.T, family string, most int) {
 		it.SetNamespace("")
 		it.SetName("web")
 		it.SetUID("ns-uid")
-		m.tenantCache[s.kind], m.superCache[s.kind] = nil, nil
+		m.TenantCache[s.kind], m.SuperCache[s.kind] = nil, nil
 	}
-	m.tenantCache[s.kind] = append(m.tenantCache[s.kind], it)
-	kind := m.kind(family)
+	m.TenantCache[s.kind] = append(m.TenantCache[s.kind], it)
+	kind := m.Kind(family)
 	reconcile := func() {
 		_, err := kind.Reconcile(t.Context(), key, time.Minute)
 		assert.NoError(t, err)
 	}
 	cheap(t, "new", reconcile)
-	told := m.told()
+	told := m.Told()
 	t.Logf("%d written, told %.200q", m.written, told)
 	if m.super == nil {
 		require.NotEmpty(t, told)
@@ -523,7 +534,7 @@ func (s *shape) check(t *testing.T, family string, most int) {
 	if m.super.GetUID() == "" {
 		m.super.SetUID("super-uid")
 	}
-	m.superCache[s.kind] = append(m.superCache[s.kind], m.super)
+	m.SuperCache[s.kind] = append(m.SuperCache[s.kind], m.super)
 	m.written = 0
 	cheap(t, "in sync", reconcile)
 	m.written = 0

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,55 +21,12 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-const (
-	// mostMemory is how much a reconcile of an object of at most largest bytes may allocate.
-	mostMemory, largest = 16 << 20, 1_500_000
-	// mostTime is how long it may compute: twice what they take on busy machines, and less than what any of these
-	// objects takes where a loop over two of its lists is quadratic.
-	mostTime = 50 * time.Millisecond * slowness
-)
-
-// cost returns the bytes that do allocates, and the CPU time of its goroutine. Nothing else may run.
-func cost(t testing.TB, do func()) (allocated uint64, computed time.Duration) {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	const thread = 1 // RUSAGE_THREAD
-	var before, after runtime.MemStats
-	var from, to syscall.Rusage
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	require.NoError(t, syscall.Getrusage(thread, &from))
-	do()
-	require.NoError(t, syscall.Getrusage(thread, &to))
-	runtime.ReadMemStats(&after)
-	computed = time.Duration(to.Utime.Nano() - from.Utime.Nano() + to.Stime.Nano() - from.Stime.Nano())
-	return after.TotalAlloc - before.TotalAlloc, computed
-}
-
-// inBounds checks what do costs.
-func inBounds(t testing.TB, do func()) {
-	t.Helper()
-	allocated, computed := cost(t, do)
-	t.Logf("%.1f MiB, %v", float64(allocated)/(1<<20), computed)
-	require.LessOrEqual(t, allocated, uint64(mostMemory), "bytes allocated")
-	require.LessOrEqual(t, computed, mostTime, "CPU time")
-}
-
-// list returns n elements.
-func list[T any](n int, element func(i int) T) []T {
-	elements := make([]T, n)
-	for i := range elements {
-		elements[i] = element(i)
-	}
-	return elements
-}
 
 func downwardFiles(n int, path string) corev1.Volume {
 	return corev1.Volume{Name: "files", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-		Items: list(n, func(i int) corev1.DownwardAPIVolumeFile {
+		Items: kindtest.List(n, func(i int) corev1.DownwardAPIVolumeFile {
 			return corev1.DownwardAPIVolumeFile{Path: fmt.Sprint("f", i), FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 		}),
 	}}}
@@ -86,23 +41,11 @@ func projectedFiles(n int, path string) corev1.Volume {
 
 // notReady are tolerations that the shipped policy allows.
 func notReady(n int) []corev1.Toleration {
-	return list(n, func(i int) corev1.Toleration {
+	return kindtest.List(n, func(i int) corev1.Toleration {
 		return corev1.Toleration{
 			Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(300 + i)),
 		}
 	})
-}
-
-func manyLabels(n int) map[string]string {
-	labels := map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
-	for i := range n {
-		labels[fmt.Sprint("a/l", i)] = ""
-	}
-	return labels
-}
-
-func containersNamed(n int) []corev1.Container {
-	return list(n, func(i int) corev1.Container { return corev1.Container{Name: fmt.Sprint("c", i), Image: "i"} })
 }
 
 func resourcesNamed(n int) corev1.ResourceList {
@@ -114,15 +57,15 @@ func resourcesNamed(n int) corev1.ResourceList {
 }
 
 func servicesAt(n, ports int) []client.Object {
-	return list(n, func(i int) client.Object {
-		return serviceAt("web", fmt.Sprint("service-", i), fmt.Sprintf("10.97.%d.%d", 1+i/250, 1+i%250), list(ports, func(port int) corev1.ServicePort {
+	return kindtest.List(n, func(i int) client.Object {
+		return kindtest.ServiceAt("web", fmt.Sprint("service-", i), fmt.Sprintf("10.97.%d.%d", 1+i/250, 1+i%250), kindtest.List(ports, func(port int) corev1.ServicePort {
 			return corev1.ServicePort{Name: fmt.Sprint("p", port), Port: int32(1 + port)}
 		})...)
 	})
 }
 
 func clusterDNS() []client.Object {
-	return []client.Object{serviceAt(metav1.NamespaceSystem, "kube-dns", "10.97.0.10", corev1.ServicePort{Port: 53})}
+	return []client.Object{kindtest.ServiceAt(metav1.NamespaceSystem, "kube-dns", "10.97.0.10", corev1.ServicePort{Port: 53})}
 }
 
 func configMapOf(keys int) []client.Object {
@@ -139,7 +82,7 @@ func fromConfigMap(prefix string) corev1.EnvFromSource {
 
 // bounded is a pool that notes what is written of pods, and how to reconcile one.
 type bounded struct {
-	*pool
+	*kindtest.Pool
 	created, updated int
 	reconcile        func(pod *corev1.Pod)
 }
@@ -147,7 +90,7 @@ type bounded struct {
 func newBounded(t *testing.T) *bounded {
 	t.Helper()
 	b := &bounded{}
-	b.pool = governed(t, interceptor.Funcs{
+	b.Pool = kindtest.Governed(t, interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			b.created++
 			return nil
@@ -161,9 +104,9 @@ func newBounded(t *testing.T) *bounded {
 			return nil
 		},
 	})
-	reconciler := b.kind(kind.Pod)
+	reconciler := b.Kind(kind.Pod)
 	b.reconcile = func(pod *corev1.Pod) {
-		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}, time.Minute)
+		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}, time.Minute)
 		require.NoError(t, err)
 	}
 	return b
@@ -197,8 +140,8 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		{
 			name: "variables with an annotation", pod: func(pod *corev1.Pod) {
 				pod.Annotations = map[string]string{"a": strings.Repeat("$", 262_000)}
-				pod.Spec.Containers[0].Env = list(200, func(i int) corev1.EnvVar {
-					variable := fieldEnv("metadata.annotations['a']")
+				pod.Spec.Containers[0].Env = kindtest.List(200, func(i int) corev1.EnvVar {
+					variable := kindtest.FieldEnv("metadata.annotations['a']")
 					variable.Name = fmt.Sprint("V", i)
 					return variable
 				})
@@ -207,7 +150,7 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "variables of Services in each container", services: servicesAt(250, 1),
-			pod:  func(pod *corev1.Pod) { pod.Spec.Containers = containersNamed(450) },
+			pod:  func(pod *corev1.Pod) { pod.Spec.Containers = kindtest.ManyContainers(450) },
 			want: "bytes or more in its 450 containers: at most 1048576 go down, and with enableServiceLinks false only those of the API server do",
 		},
 		{
@@ -219,12 +162,12 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 			want: "bytes or more in its 1 containers: at most 1048576 go down",
 		},
 		{
-			name: "Services within bounds", services: servicesAt(200, 1), pod: func(pod *corev1.Pod) { pod.Spec.Containers = containersNamed(10) },
+			name: "Services within bounds", services: servicesAt(200, 1), pod: func(pod *corev1.Pod) { pod.Spec.Containers = kindtest.ManyContainers(10) },
 		},
 		{
 			name: "a ConfigMap in many places", services: servicesAt(1, 1), configMaps: configMapOf(10_000),
 			pod: func(pod *corev1.Pod) {
-				pod.Spec.Containers[0].EnvFrom = list(2_000, func(int) corev1.EnvFromSource { return fromConfigMap("") })
+				pod.Spec.Containers[0].EnvFrom = kindtest.List(2_000, func(int) corev1.EnvFromSource { return fromConfigMap("") })
 			},
 			want: "envFrom of its containers defines 20000000 variables: at most 32768 are read",
 		},
@@ -236,8 +179,8 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "variables with the node", pod: func(pod *corev1.Pod) {
-				pod.Spec.Containers[0].Env = list(20_000, func(i int) corev1.EnvVar {
-					variable := fieldEnv("spec.nodeName")
+				pod.Spec.Containers[0].Env = kindtest.List(20_000, func(i int) corev1.EnvVar {
+					variable := kindtest.FieldEnv("spec.nodeName")
 					variable.Name = fmt.Sprint("V", i)
 					return variable
 				})
@@ -246,8 +189,8 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "as many variables with the node as go down", pod: func(pod *corev1.Pod) {
-				pod.Spec.Containers[0].Env = list(4_900, func(i int) corev1.EnvVar {
-					variable := fieldEnv("spec.nodeName")
+				pod.Spec.Containers[0].Env = kindtest.List(4_900, func(i int) corev1.EnvVar {
+					variable := kindtest.FieldEnv("spec.nodeName")
 					variable.Name = fmt.Sprint("V", i)
 					return variable
 				})
@@ -259,7 +202,7 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "ports", pod: func(pod *corev1.Pod) {
-				pod.Spec.Containers[0].Ports = list(4_000, func(i int) corev1.ContainerPort {
+				pod.Spec.Containers[0].Ports = kindtest.List(4_000, func(i int) corev1.ContainerPort {
 					return corev1.ContainerPort{ContainerPort: int32(i + 1), Protocol: corev1.ProtocolTCP} //nolint:gosec // Few.
 				})
 			},
@@ -267,27 +210,27 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "options of the resolver", services: clusterDNS(), pod: func(pod *corev1.Pod) {
-				pod.Spec.DNSConfig = &corev1.PodDNSConfig{Options: list(50_000, func(i int) corev1.PodDNSConfigOption { return corev1.PodDNSConfigOption{Name: fmt.Sprint("o", i)} })}
+				pod.Spec.DNSConfig = &corev1.PodDNSConfig{Options: kindtest.List(50_000, func(i int) corev1.PodDNSConfigOption { return corev1.PodDNSConfigOption{Name: fmt.Sprint("o", i)} })}
 			},
 			want: "its dnsConfig has 50000 options: at most 64 go down",
 		},
 		{
 			name: "searches", services: clusterDNS(), pod: func(pod *corev1.Pod) {
-				pod.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: list(50_000, func(i int) string { return fmt.Sprint("search-", i) })}
+				pod.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: kindtest.List(50_000, func(i int) string { return fmt.Sprint("search-", i) })}
 			},
 			want: "its dnsConfig has 50000 searches and 0 nameservers: at most 32 go down",
 		},
 		{
-			name: "labels", pod: func(pod *corev1.Pod) { pod.Labels = manyLabels(30_000) },
+			name: "labels", pod: func(pod *corev1.Pod) { pod.Labels = kindtest.ManyLabels(30_000) },
 			want: "it has 30001 labels: at most 128 go down",
 		},
 		{
-			name: "containers", pod: func(pod *corev1.Pod) { pod.Spec.Containers = containersNamed(10_000) },
+			name: "containers", pod: func(pod *corev1.Pod) { pod.Spec.Containers = kindtest.ManyContainers(10_000) },
 			want: "it has 10000 containers: at most 500 go down",
 		},
 		{
 			name: "volumes", pod: func(pod *corev1.Pod) {
-				pod.Spec.Volumes = list(20_000, func(i int) corev1.Volume {
+				pod.Spec.Volumes = kindtest.List(20_000, func(i int) corev1.Volume {
 					return corev1.Volume{Name: fmt.Sprint("v", i), VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 				})
 			},
@@ -295,7 +238,7 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "readiness probes", pod: func(pod *corev1.Pod) {
-				pod.Spec.Containers = containersNamed(500)
+				pod.Spec.Containers = kindtest.ManyContainers(500)
 				for i := range pod.Spec.Containers {
 					pod.Spec.Containers[i].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, SuccessThreshold: 1, FailureThreshold: 1}
 				}
@@ -305,14 +248,14 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "resource names, in one of many containers", pod: func(pod *corev1.Pod) {
-				pod.Spec.Containers = containersNamed(500)
+				pod.Spec.Containers = kindtest.ManyContainers(500)
 				pod.Spec.Containers[499].Resources.Requests = resourcesNamed(5_000)
 			},
 			want: "it has 5000 resource names, more than 64 different ones: at most 64 are read",
 		},
 		{
 			name: "resource names of a sidecar, in all that start after it", pod: func(pod *corev1.Pod) {
-				pod.Spec.InitContainers = containersNamed(499)
+				pod.Spec.InitContainers = kindtest.ManyContainers(499)
 				pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 				pod.Spec.InitContainers[0].Resources.Limits = resourcesNamed(5_000)
 			},
@@ -325,17 +268,17 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		{
 			name: "selectors of affinity", pod: func(pod *corev1.Pod) {
 				pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: manyLabels(50_000)},
+					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: kindtest.ManyLabels(50_000)},
 				}}}}
 			},
 			want: "the pod's affinity, node selector, tolerations and topology spread take 688973 bytes: at most 65536 are read",
 		},
 		{
 			name: "names of labels to match", pod: func(pod *corev1.Pod) {
-				keys := list(20_000, func(i int) string { return fmt.Sprint("key", i) })
+				keys := kindtest.List(20_000, func(i int) string { return fmt.Sprint("key", i) })
 				pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 					TopologyKey: corev1.LabelHostname, MatchLabelKeys: keys, LabelSelector: &metav1.LabelSelector{
-						MatchExpressions: list(20_000, func(i int) metav1.LabelSelectorRequirement { return oneOf(fmt.Sprint("other", i), "v") }),
+						MatchExpressions: kindtest.List(20_000, func(i int) metav1.LabelSelectorRequirement { return oneOf(fmt.Sprint("other", i), "v") }),
 					},
 				}}
 			},
@@ -343,11 +286,11 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 		},
 		{
 			name: "topology keys in each term of node affinity", pod: func(pod *corev1.Pod) {
-				pod.Spec.TopologySpreadConstraints = list(100, func(i int) corev1.TopologySpreadConstraint {
+				pod.Spec.TopologySpreadConstraints = kindtest.List(100, func(i int) corev1.TopologySpreadConstraint {
 					return corev1.TopologySpreadConstraint{TopologyKey: fmt.Sprint("t", i), WhenUnsatisfiable: corev1.DoNotSchedule}
 				})
 				pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-					NodeSelectorTerms: list(2_000, func(int) corev1.NodeSelectorTerm {
+					NodeSelectorTerms: kindtest.List(2_000, func(int) corev1.NodeSelectorTerm {
 						return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "k", Operator: corev1.NodeSelectorOpExists}}}
 					}),
 				}}}
@@ -357,16 +300,16 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // As above.
 			b := newBounded(t)
-			pod := tenantPod(func(pod *corev1.Pod) {
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 				if tc.pod != nil {
 					tc.pod(pod)
 				}
 			})
-			b.tenantCache[kind.Pod], b.tenantCache[kind.Service], b.tenantCache[kind.ConfigMap] = []client.Object{pod}, tc.services, tc.configMaps
-			require.LessOrEqual(t, pod.Size(), largest)
-			inBounds(t, func() { b.reconcile(pod) })
-			events := strings.Join(b.told(), "\n")
+			b.TenantCache[kind.Pod], b.TenantCache[kind.Service], b.TenantCache[kind.ConfigMap] = []client.Object{pod}, tc.services, tc.configMaps
+			require.LessOrEqual(t, pod.Size(), kindtest.Largest)
+			kindtest.InBounds(t, func() { b.reconcile(pod) })
+			events := strings.Join(b.Told(), "\n")
 			if tc.want == "" {
 				require.Equal(t, 1, b.created)
 				require.NotContains(t, events, "TenantLimit")
@@ -376,11 +319,11 @@ func TestPodsAreCountedFirst(t *testing.T) { //nolint:paralleltest // It measure
 			require.Contains(t, events, "Warning TenantLimit Super cluster r1: ")
 			require.Contains(t, events, tc.want)
 			b.reconcile(pod)
-			require.Empty(t, b.told(), "it is told once")
+			require.Empty(t, b.Told(), "it is told once")
 
-			pod.Annotations, pod.Spec = nil, tenantPod(nil).Spec
+			pod.Annotations, pod.Spec = nil, kindtest.TenantPod(nil).Spec
 			pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
-			b.tenantCache[kind.Service] = nil
+			b.TenantCache[kind.Service] = nil
 			b.reconcile(pod)
 			require.Equal(t, 1, b.created, "it fits now")
 		})
@@ -405,7 +348,7 @@ func TestPodsThatRunAreCountedFirst(t *testing.T) { //nolint:paralleltest // It 
 			want:   "Warning TenantLimit Super cluster r1: the files of its downward API show 1048045 bytes of labels and annotations: at most 262144 go down",
 		},
 		{
-			name: "labels", change: func(pod *corev1.Pod) { pod.Labels = manyLabels(30_000) },
+			name: "labels", change: func(pod *corev1.Pod) { pod.Labels = kindtest.ManyLabels(30_000) },
 			want: "Warning TenantLimit Super cluster r1: it has 30001 labels: at most 128 go down",
 		},
 		{
@@ -416,7 +359,7 @@ func TestPodsThatRunAreCountedFirst(t *testing.T) { //nolint:paralleltest // It 
 		},
 		{
 			name: "ephemeral containers", change: func(pod *corev1.Pod) {
-				pod.Spec.EphemeralContainers = list(10_000, func(i int) corev1.EphemeralContainer {
+				pod.Spec.EphemeralContainers = kindtest.List(10_000, func(i int) corev1.EphemeralContainer {
 					return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: fmt.Sprint("e", i), Image: "i"}}
 				})
 			},
@@ -446,15 +389,15 @@ func TestPodsThatRunAreCountedFirst(t *testing.T) { //nolint:paralleltest // It 
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // As above.
 			b := newBounded(t)
-			pod, superPod, _ := b.running(t, tc.before)
-			b.superCache[kind.Pod] = []client.Object{superPod}
+			pod, superPod, _ := b.Running(t, tc.before)
+			b.SuperCache[kind.Pod] = []client.Object{superPod}
 			tc.change(pod)
-			require.LessOrEqual(t, pod.Size(), largest)
-			inBounds(t, func() { b.reconcile(pod) })
+			require.LessOrEqual(t, pod.Size(), kindtest.Largest)
+			kindtest.InBounds(t, func() { b.reconcile(pod) })
 			require.Equal(t, tc.updated, b.updated)
-			require.Contains(t, strings.Join(b.told(), "\n"), tc.want)
+			require.Contains(t, strings.Join(b.Told(), "\n"), tc.want)
 			stored := &corev1.Pod{}
-			require.NoError(t, b.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), stored))
+			require.NoError(t, b.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), stored))
 			require.Equal(t, corev1.PodRunning, stored.Status.Phase)
 		})
 	}
@@ -469,7 +412,7 @@ func TestNamespacesAreCountedFirst(t *testing.T) {
 		want   string
 	}{
 		"labels": {
-			func(namespace *corev1.Namespace) { namespace.Labels = manyLabels(6_000) }, "it has 6001 labels: at most 128 go down",
+			func(namespace *corev1.Namespace) { namespace.Labels = kindtest.ManyLabels(6_000) }, "it has 6001 labels: at most 128 go down",
 		},
 		"long labels": {
 			func(namespace *corev1.Namespace) {
@@ -486,35 +429,35 @@ func TestNamespacesAreCountedFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.tenant.Policy = &policy.Ref{}
-			reconciler := p.kind(kind.Namespace)
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.Tenant.Policy = &policy.Ref{}
+			reconciler := p.Kind(kind.Namespace)
 			reconcile := func() *corev1.Namespace {
 				t.Helper()
-				_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+				_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 				require.NoError(t, err)
 				stored := &corev1.Namespace{}
-				err = p.superClient.Get(t.Context(), client.ObjectKey{Name: clusterKey + "-web"}, stored)
+				err = p.SuperClient.Get(t.Context(), client.ObjectKey{Name: kindtest.ClusterKey + "-web"}, stored)
 				require.NoError(t, client.IgnoreNotFound(err))
 				return stored
 			}
 			change := func(change func(namespace *corev1.Namespace)) {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}
 				change(namespace)
-				p.tenantCache[kind.Namespace] = []client.Object{namespace}
+				p.TenantCache[kind.Namespace] = []client.Object{namespace}
 			}
-			p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil
+			p.SuperCache[kind.Namespace], p.SuperCache[kind.Quota] = nil, nil
 			change(tc.change)
 			require.Empty(t, reconcile().Name)
-			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.told())
+			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.Told())
 
 			change(func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} })
 			made := reconcile()
 			require.Equal(t, "a", made.Labels["label.tenancy.x-k8s.io/team"])
-			p.superCache[kind.Namespace] = []client.Object{made}
+			p.SuperCache[kind.Namespace] = []client.Object{made}
 			reconcile()
-			require.Empty(t, p.told())
+			require.Empty(t, p.Told())
 
 			change(tc.change)
 			delete(made.Labels, "pod-security.kubernetes.io/enforce")
@@ -523,9 +466,9 @@ func TestNamespacesAreCountedFirst(t *testing.T) {
 			require.Equal(t, "a", kept.Labels["label.tenancy.x-k8s.io/team"])
 			require.Len(t, kept.Labels, len(made.Labels))
 			require.False(t, kind.ServicesOnly(kept), "what is ours is written")
-			p.superCache[kind.Namespace] = []client.Object{kept}
+			p.SuperCache[kind.Namespace] = []client.Object{kept}
 			reconcile()
-			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.told(), "it is told once")
+			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.Told(), "it is told once")
 		})
 	}
 }
@@ -536,10 +479,10 @@ func TestTolerationsThatGoDown(t *testing.T) {
 	all := notReady(300)
 	superPod := &corev1.Pod{}
 	for i := range 300 {
-		pod := tenantPod(func(pod *corev1.Pod) {
+		pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 			pod.Spec.Tolerations = append(append([]corev1.Toleration{}, all[i:]...), all[:i]...)
 		})
-		podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
+		podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, &podspec.PodEnvironment{})
 		if i == 0 {
 			require.Equal(t, all[:policy.MaxTolerations], superPod.Spec.Tolerations)
 		}
@@ -553,43 +496,43 @@ func TestTolerationsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	b := newBounded(t)
 	valued := func(from, n int) []corev1.Toleration {
-		return list(n, func(i int) corev1.Toleration {
+		return kindtest.List(n, func(i int) corev1.Toleration {
 			return corev1.Toleration{Key: corev1.TaintNodeNotReady, Value: fmt.Sprint("v", from+i), Effect: corev1.TaintEffectNoExecute}
 		})
 	}
-	pod, superPod, _ := b.running(t, nil)
+	pod, superPod, _ := b.Running(t, nil)
 	superPod.Spec.Tolerations = valued(0, 2*policy.MaxTolerations)
-	b.superCache[kind.Pod] = []client.Object{superPod}
+	b.SuperCache[kind.Pod] = []client.Object{superPod}
 	pod.Generation, pod.Spec.Tolerations = 2, valued(2*policy.MaxTolerations-1, 3)
 	b.reconcile(pod)
 	const want = "Warning TolerationsLeftOut Super cluster r1: the pod is there without 2 tolerations that were added: those that it ever had stay, and it has 128."
-	require.Contains(t, strings.Join(b.told(), "\n"), want)
-	b.shown(t, pod)
+	require.Contains(t, strings.Join(b.Told(), "\n"), want)
+	b.Shown(t, pod)
 	b.reconcile(pod)
-	require.Empty(t, b.told(), "it is told once")
+	require.Empty(t, b.Told(), "it is told once")
 }
 
 // TestStatusInOnePass: no list of a status is looked through for each element of another.
 func TestStatusInOnePass(t *testing.T) { //nolint:paralleltest // It measures what is allocated.
 	const many = 20_000
 	kind := func(i int) corev1.PodConditionType { return corev1.PodConditionType(fmt.Sprint("c", i)) }
-	pod := tenantPod(func(pod *corev1.Pod) {
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Spec.NodeName = "r1.n1"
-		pod.Spec.ReadinessGates = list(many, func(i int) corev1.PodReadinessGate { return corev1.PodReadinessGate{ConditionType: kind(many + i)} })
-		pod.Status.Conditions = list(many, func(i int) corev1.PodCondition { return condition(kind(i), corev1.ConditionTrue, "") })
-		bound("r1.n1")(pod)
+		pod.Spec.ReadinessGates = kindtest.List(many, func(i int) corev1.PodReadinessGate { return corev1.PodReadinessGate{ConditionType: kind(many + i)} })
+		pod.Status.Conditions = kindtest.List(many, func(i int) corev1.PodCondition { return kindtest.Condition(kind(i), corev1.ConditionTrue, "") })
+		kindtest.Bound("r1.n1")(pod)
 	})
-	require.LessOrEqual(t, pod.Size(), largest)
-	superPod := podWith("n1", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}})
-	inBounds(t, func() {
+	require.LessOrEqual(t, pod.Size(), kindtest.Largest)
+	superPod := kindtest.PodWith("n1", corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, "")}})
+	kindtest.InBounds(t, func() {
 		status, ok := podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
 		require.True(t, ok)
 		require.Len(t, status.Conditions, many+2)
 	})
 
-	pod.Spec.Containers = containersNamed(many / 4)
-	superPod.Status.ContainerStatuses = list(many/4, func(i int) corev1.ContainerStatus { return corev1.ContainerStatus{Name: fmt.Sprint("c", many/4-1-i)} })
-	inBounds(t, func() { podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0)) })
+	pod.Spec.Containers = kindtest.ManyContainers(many / 4)
+	superPod.Status.ContainerStatuses = kindtest.List(many/4, func(i int) corev1.ContainerStatus { return corev1.ContainerStatus{Name: fmt.Sprint("c", many/4-1-i)} })
+	kindtest.InBounds(t, func() { podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0)) })
 }
 
 // shapes are how many there are of what a pod may have many of.
@@ -597,23 +540,23 @@ type shapes struct{ files, text, variables, containers, services, ports, keys, p
 
 // pod returns a pod of these shapes, and Services and ConfigMaps.
 func (s shapes) pod() (pod *corev1.Pod, services, configMaps []client.Object) {
-	pod = tenantPod(func(pod *corev1.Pod) {
-		pod.Labels = manyLabels(int(s.labels))
+	pod = kindtest.TenantPod(func(pod *corev1.Pod) {
+		pod.Labels = kindtest.ManyLabels(int(s.labels))
 		pod.Annotations = map[string]string{"a": strings.Repeat("\x01", int(s.text)), "b": strings.Repeat("$", int(s.text))}
 		path := [...]string{"metadata.annotations", "metadata.labels", "metadata.annotations['a']"}[s.files%3]
 		pod.Spec.Volumes = []corev1.Volume{downwardFiles(int(s.files), path)}
-		pod.Spec.Containers = containersNamed(1 + int(s.containers))
+		pod.Spec.Containers = kindtest.ManyContainers(1 + int(s.containers))
 		first := &pod.Spec.Containers[0]
-		first.Env = list(int(s.variables), func(i int) corev1.EnvVar {
-			variable := fieldEnv([...]string{"metadata.annotations['b']", "spec.nodeName", "metadata.labels['app']"}[i%3])
+		first.Env = kindtest.List(int(s.variables), func(i int) corev1.EnvVar {
+			variable := kindtest.FieldEnv([...]string{"metadata.annotations['b']", "spec.nodeName", "metadata.labels['app']"}[i%3])
 			variable.Name = fmt.Sprint("V", i)
 			return variable
 		})
 		prefix := strings.Repeat("P", int(s.prefix))
-		first.EnvFrom = list(int(s.places), func(int) corev1.EnvFromSource { return fromConfigMap(prefix) })
+		first.EnvFrom = kindtest.List(int(s.places), func(int) corev1.EnvFromSource { return fromConfigMap(prefix) })
 		pod.Spec.Tolerations = notReady(int(s.tolerations))
-		pod.Spec.DNSConfig = &corev1.PodDNSConfig{Options: list(int(s.options), func(i int) corev1.PodDNSConfigOption { return corev1.PodDNSConfigOption{Name: fmt.Sprint("o", i)} })}
-		pod.Spec.TopologySpreadConstraints = list(int(s.terms), func(i int) corev1.TopologySpreadConstraint {
+		pod.Spec.DNSConfig = &corev1.PodDNSConfig{Options: kindtest.List(int(s.options), func(i int) corev1.PodDNSConfigOption { return corev1.PodDNSConfigOption{Name: fmt.Sprint("o", i)} })}
+		pod.Spec.TopologySpreadConstraints = kindtest.List(int(s.terms), func(i int) corev1.TopologySpreadConstraint {
 			return corev1.TopologySpreadConstraint{TopologyKey: fmt.Sprint("t", i), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
 		})
 	})
@@ -626,18 +569,18 @@ func (s shapes) check(t *testing.T) {
 		return
 	}
 	pod, services, configMaps := s.pod()
-	if pod.Size() > largest {
+	if pod.Size() > kindtest.Largest {
 		return // no API server takes it
 	}
 	b := newBounded(t)
-	b.tenantCache[kind.Pod], b.tenantCache[kind.Service], b.tenantCache[kind.ConfigMap] = []client.Object{pod}, services, configMaps
-	inBounds(t, func() { b.reconcile(pod) })
-	_, superPod, _ := b.running(t, nil)
+	b.TenantCache[kind.Pod], b.TenantCache[kind.Service], b.TenantCache[kind.ConfigMap] = []client.Object{pod}, services, configMaps
+	kindtest.InBounds(t, func() { b.reconcile(pod) })
+	_, superPod, _ := b.Running(t, nil)
 	pod.Spec.NodeName = "r1.n1"
-	bound("r1.n1")(pod)
+	kindtest.Bound("r1.n1")(pod)
 	pod.Status.Phase = corev1.PodRunning
-	b.tenantCache[kind.Pod], b.superCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
-	inBounds(t, func() { b.reconcile(pod) })
+	b.TenantCache[kind.Pod], b.SuperCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
+	kindtest.InBounds(t, func() { b.reconcile(pod) })
 }
 
 // TestPodsOfAnyShape translates pods that have many of some things.

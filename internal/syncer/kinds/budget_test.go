@@ -22,25 +22,14 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/budgets"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// tenantBudget is a tenant's budget as its own controller sees it.
-func tenantBudget(healthy, desired, allowed int32) *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Generation: 3},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, MaxUnavailable: ptr.To(intstr.FromString("50%")),
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
-		},
-		Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 3, CurrentHealthy: healthy, DesiredHealthy: desired, DisruptionsAllowed: allowed},
-	}
-}
 
 // TestSuperBudget: how many of a budget's pods must stay in this super cluster.
 func TestSuperBudget(t *testing.T) {
 	t.Parallel()
 	const closed, moves, rests = budgets.BudgetClosed, budgets.BudgetMoves, budgets.BudgetRests
-	outdated := tenantBudget(5, 3, 2)
+	outdated := kindtest.TenantBudget(5, 3, 2)
 	outdated.Generation = 4
 	for name, tc := range map[string]struct {
 		tenant *policyv1.PodDisruptionBudget
@@ -51,19 +40,19 @@ func TestSuperBudget(t *testing.T) {
 		lags           bool
 		want           int32
 	}{
-		"another's turn":                   {tenant: tenantBudget(5, 3, 2), state: closed, least: 1, healthy: 3, want: math.MaxInt32},
-		"at rest: what the tenant allows":  {tenant: tenantBudget(5, 3, 2), state: rests, least: math.MaxInt32, healthy: 3, want: 1},
-		"more is allowed than is here":     {tenant: tenantBudget(9, 3, 6), state: rests, least: math.MaxInt32, healthy: 3},
-		"nothing is allowed":               {tenant: tenantBudget(3, 3, 0), state: rests, least: math.MaxInt32, healthy: 3, want: 3},
-		"one was evicted a moment ago":     {tenant: tenantBudget(5, 3, 2), state: moves, least: 1, healthy: 2, want: 1},
-		"the tenant has seen that":         {tenant: tenantBudget(4, 3, 1), state: rests, least: 1, healthy: 2, want: 1},
-		"another one came here":            {tenant: tenantBudget(5, 3, 2), state: moves, least: 1, healthy: 4, want: 2},
-		"one failed elsewhere":             {tenant: tenantBudget(4, 3, 1), state: moves, least: 1, healthy: 3, want: 2},
-		"too few are healthy":              {tenant: tenantBudget(2, 3, 0), state: rests, least: 1, healthy: 2, want: math.MaxInt32},
+		"another's turn":                   {tenant: kindtest.TenantBudget(5, 3, 2), state: closed, least: 1, healthy: 3, want: math.MaxInt32},
+		"at rest: what the tenant allows":  {tenant: kindtest.TenantBudget(5, 3, 2), state: rests, least: math.MaxInt32, healthy: 3, want: 1},
+		"more is allowed than is here":     {tenant: kindtest.TenantBudget(9, 3, 6), state: rests, least: math.MaxInt32, healthy: 3},
+		"nothing is allowed":               {tenant: kindtest.TenantBudget(3, 3, 0), state: rests, least: math.MaxInt32, healthy: 3, want: 3},
+		"one was evicted a moment ago":     {tenant: kindtest.TenantBudget(5, 3, 2), state: moves, least: 1, healthy: 2, want: 1},
+		"the tenant has seen that":         {tenant: kindtest.TenantBudget(4, 3, 1), state: rests, least: 1, healthy: 2, want: 1},
+		"another one came here":            {tenant: kindtest.TenantBudget(5, 3, 2), state: moves, least: 1, healthy: 4, want: 2},
+		"one failed elsewhere":             {tenant: kindtest.TenantBudget(4, 3, 1), state: moves, least: 1, healthy: 3, want: 2},
+		"too few are healthy":              {tenant: kindtest.TenantBudget(2, 3, 0), state: rests, least: 1, healthy: 2, want: math.MaxInt32},
 		"the tenant's status is old":       {tenant: outdated, state: rests, least: 1, healthy: 3, want: math.MaxInt32},
-		"the super cluster's status lags":  {tenant: tenantBudget(5, 3, 2), state: rests, least: 3, healthy: 3, lags: true, want: 3},
-		"it lags, and fewer are allowed":   {tenant: tenantBudget(4, 3, 1), state: rests, least: 1, healthy: 3, lags: true, want: 2},
-		"closed stays so until it is rest": {tenant: tenantBudget(5, 3, 2), state: moves, least: math.MaxInt32, healthy: 3, want: math.MaxInt32},
+		"the super cluster's status lags":  {tenant: kindtest.TenantBudget(5, 3, 2), state: rests, least: 3, healthy: 3, lags: true, want: 3},
+		"it lags, and fewer are allowed":   {tenant: kindtest.TenantBudget(4, 3, 1), state: rests, least: 1, healthy: 3, lags: true, want: 2},
+		"closed stays so until it is rest": {tenant: kindtest.TenantBudget(5, 3, 2), state: moves, least: math.MaxInt32, healthy: 3, want: math.MaxInt32},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +78,7 @@ func TestSuperBudget(t *testing.T) {
 // TestSuperBudgetOfNothing: a budget without a selector is for no pod, on either side.
 func TestSuperBudgetOfNothing(t *testing.T) {
 	t.Parallel()
-	tenant, super := tenantBudget(1, 1, 0), &policyv1.PodDisruptionBudget{}
+	tenant, super := kindtest.TenantBudget(1, 1, 0), &policyv1.PodDisruptionBudget{}
 	tenant.Spec.Selector = nil
 	budgets.SuperBudget(tenant, super, "key", budgets.BudgetClosed)
 	require.Nil(t, super.Spec.Selector)
@@ -97,7 +86,7 @@ func TestSuperBudgetOfNothing(t *testing.T) {
 
 // budgetBed is a pool with a budget whose one pod here is on a node that is cordoned.
 type budgetBed struct {
-	*pool
+	*kindtest.Pool
 	clock   *testingclock.FakePassiveClock
 	budgets engine.Kind
 }
@@ -105,19 +94,19 @@ type budgetBed struct {
 // drained makes a budgetBed whose budget has these annotations. The tenant has further objects.
 func drained(t *testing.T, annotations map[string]string, more ...client.Object) *budgetBed {
 	t.Helper()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	p.env.Clock = clock
-	budget := tenantBudget(3, 2, 1)
+	p.Env.Clock = clock
+	budget := kindtest.TenantBudget(3, 2, 1)
 	budget.Namespace, budget.Name, budget.UID, budget.Annotations = "web", "web", "budget-uid", annotations
-	p.tenant.Client = answering(newClientBuilder().WithObjects(append(more, budget)...).Build(), tenantUID)
+	p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(append(more, budget)...).Build(), kindtest.TenantUID)
 	pod := builders.Owned(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "web-1", Labels: map[string]string{"label.tenancy.x-k8s.io/app": "web"}}, Spec: corev1.PodSpec{NodeName: "n1"},
-	}, ownerOf("pod-uid"))
-	p.superCache[kind.Pod] = []client.Object{pod}
-	p.superCache[kind.Node] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
-	return &budgetBed{pool: p, clock: clock, budgets: p.kind(kind.Budget)}
+		ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "web-1", Labels: map[string]string{"label.tenancy.x-k8s.io/app": "web"}}, Spec: corev1.PodSpec{NodeName: "n1"},
+	}, kindtest.OwnerOf("pod-uid"))
+	p.SuperCache[kind.Pod] = []client.Object{pod}
+	p.SuperCache[kind.Node] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Unschedulable: true}}}
+	return &budgetBed{Pool: p, clock: clock, budgets: p.Kind(kind.Budget)}
 }
 
 // look reconciles until nothing changes any more, as informers would have it, and returns after how long the budget is
@@ -126,15 +115,15 @@ func (b *budgetBed) look(t *testing.T) (again time.Duration, holder string) {
 	t.Helper()
 	for range 4 {
 		current := &policyv1.PodDisruptionBudget{}
-		require.NoError(t, b.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "web"}, current))
-		b.tenantCache[kind.Budget] = []client.Object{current}
-		b.superCache[kind.Budget] = nil
+		require.NoError(t, b.Tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "web"}, current))
+		b.TenantCache[kind.Budget] = []client.Object{current}
+		b.SuperCache[kind.Budget] = nil
 		there := &policyv1.PodDisruptionBudget{}
-		if err := b.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: "web"}, there); err == nil {
-			b.superCache[kind.Budget] = []client.Object{there}
+		if err := b.SuperClient.Get(t.Context(), types.NamespacedName{Namespace: kindtest.ClusterKey + "-web", Name: "web"}, there); err == nil {
+			b.SuperCache[kind.Budget] = []client.Object{there}
 		}
 		var err error
-		again, err = b.budgets.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Budget, Namespace: "web", Name: "web"}, 0)
+		again, err = b.budgets.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Budget, Namespace: "web", Name: "web"}, 0)
 		require.NoError(t, err)
 		holder = current.Annotations[tenancyv1alpha1.AnnotationDisruptedIn]
 	}

@@ -70,8 +70,8 @@ func TestTurnOfALostSuperCluster(t *testing.T) {
 			}
 			b := drained(t, map[string]string{tenancyv1alpha1.AnnotationDisruptedIn: holder}, tc.nodes...)
 			told := record.NewFakeRecorder(10)
-			b.env.MetaRecorder, b.env.VirtualNode = told, func() *corev1.Node { return nodeWith("r1", corev1.ConditionTrue, "", now) }
-			b.env.Member = func(_ context.Context, superCluster string) (*corev1.Node, error) {
+			b.Env.MetaRecorder, b.Env.VirtualNode = told, func() *corev1.Node { return nodeWith("r1", corev1.ConditionTrue, "", now) }
+			b.Env.Member = func(_ context.Context, superCluster string) (*corev1.Node, error) {
 				require.Equal(t, "r2", superCluster)
 				return tc.member, nil
 			}
@@ -79,14 +79,14 @@ func TestTurnOfALostSuperCluster(t *testing.T) {
 			require.Equal(t, tc.want, has)
 			require.Equal(t, has == "r2", again == time.Minute, "it is looked at again")
 			if !tc.tells {
-				require.Empty(t, b.told())
+				require.Empty(t, b.Told())
 				require.Empty(t, told.Events)
 				return
 			}
-			require.Contains(t, <-b.events.Events, "super cluster r2 has the turn")
+			require.Contains(t, <-b.Events.Events, "super cluster r2 has the turn")
 			require.Contains(t, <-told.Events, "kubectl taint node r2 node.kubernetes.io/out-of-service")
 			b.look(t)
-			require.Empty(t, b.told(), "once")
+			require.Empty(t, b.Told(), "once")
 			require.Empty(t, told.Events, "once")
 			tc.member.Spec.Taints = append(tc.member.Spec.Taints, corev1.Taint{Key: outOfService})
 			_, has = b.look(t)

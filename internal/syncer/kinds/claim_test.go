@@ -29,46 +29,12 @@ import (
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/syncer/kinds/pods"
 	"github.com/superpool/superpool/internal/syncer/kinds/volumes"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-type claimChange = func(claim *corev1.PersistentVolumeClaim)
-
-// tenantClaim returns the claim web/data of the tenant, superClaim that of the super cluster for the tenant's claim
-// with a UID.
-func tenantClaim(uid types.UID, changes ...claimChange) *corev1.PersistentVolumeClaim {
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "data", UID: uid},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("fast"),
-			Resources: corev1.VolumeResourceRequirements{Requests: builders.Resources("storage", "1Gi")},
-		},
-	}
-	for _, change := range changes {
-		if change != nil {
-			change(claim)
-		}
-	}
-	return claim
-}
-
-func superClaim(uid types.UID, changes ...claimChange) *corev1.PersistentVolumeClaim {
-	claim := tenantClaim("super-uid", changes...)
-	claim.Namespace = clusterKey + "-web"
-	tenancy.SetOwner(claim, ownerOf(uid))
-	return claim
-}
-
-// home writes the super cluster that was chosen for a claim.
-func home(superCluster string) claimChange {
-	return func(claim *corev1.PersistentVolumeClaim) {
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, schedulerv1alpha1.AnnotationSuperCluster, superCluster)
-	}
-}
 
 // lostMark takes one of our marks off a super claim.
 func lostMark(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
@@ -76,36 +42,13 @@ func lostMark(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim
 	return claim
 }
 
-// boundTo binds a claim to a volume of 2Gi.
-func boundTo(volume string) claimChange {
-	return func(claim *corev1.PersistentVolumeClaim) {
-		claim.Spec.VolumeName = volume
-		claim.Status = corev1.PersistentVolumeClaimStatus{
-			Phase: corev1.ClaimBound, AccessModes: claim.Spec.AccessModes, Capacity: builders.Resources("storage", "2Gi"),
-		}
-	}
-}
-
 func deletedClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.DeletionTimestamp, claim.Finalizers = ptr.To(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
 }
 
-// witnessed gives a claim the finalizer of super cluster r1, and unused lets the tenant delete such a one, which nobody
-// else holds.
-func witnessed(claim *corev1.PersistentVolumeClaim) {
-	claim.Finalizers = append(claim.Finalizers, "claim.tenancy.x-k8s.io/r1")
-}
-
+// unused lets the tenant delete a claim with the finalizer of super cluster r1, which nobody else holds.
 func unused(claim *corev1.PersistentVolumeClaim) {
 	claim.DeletionTimestamp, claim.Finalizers = ptr.To(metav1.Now()), []string{"claim.tenancy.x-k8s.io/r1"}
-}
-
-// volumeFor returns the tenant's volume r1.<name> for the claim web/data with a UID.
-func volumeFor(uid types.UID, name string) *corev1.PersistentVolume {
-	volume := &corev1.PersistentVolume{}
-	volumes.TenantVolume(volume, "r1", tenantClaim(uid), superClaim(uid, boundTo(name)), corev1.PersistentVolumeReclaimDelete)
-	volume.UID = types.UID(name + "-uid")
-	return volume
 }
 
 // TestNextClaimStep goes through the table of states.
@@ -124,9 +67,9 @@ func TestNextClaimStep(t *testing.T) {
 	withVolumes := func(withVolumes ...*corev1.PersistentVolume) func(facts *volumes.ClaimFacts) {
 		return func(facts *volumes.ClaimFacts) { facts.Volumes = withVolumes }
 	}
-	foreign := superClaim("uid")
-	tenancy.SetOwner(foreign, foreignOwners("uid")["another namespace"])
-	terminating := volumeFor("uid", "pv")
+	foreign := kindtest.SuperClaim("uid")
+	tenancy.SetOwner(foreign, kindtest.ForeignOwners("uid")["another namespace"])
+	terminating := kindtest.VolumeFor("uid", "pv")
 	terminating.DeletionTimestamp = ptr.To(metav1.Now())
 	for _, tc := range []struct {
 		name          string
@@ -136,111 +79,111 @@ func TestNextClaimStep(t *testing.T) {
 		wantVolume    string
 	}{
 		{name: "nobody has it", want: volumes.ClaimStepForget},
-		{name: "without a home", tenant: tenantClaim("uid"), want: volumes.ClaimStepNone},
-		{name: "without a home, and without a pool", tenant: tenantClaim("uid"), facts: whole, want: volumes.ClaimStepCreate},
-		{name: "without a home, and without a pool, and it names a volume", tenant: tenantClaim("uid", boundTo("own")), facts: whole, want: volumes.ClaimStepNone},
-		{name: "its home is elsewhere, without a pool", tenant: tenantClaim("uid", home("r2")), facts: whole, want: volumes.ClaimStepNone},
-		{name: "its home is no super cluster", tenant: tenantClaim("uid", home("R 2")), super: superClaim("uid"), want: volumes.ClaimStepSync},
-		{name: "its home is here", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepCreate},
-		{name: "its home is here, where the namespace is not ready", tenant: tenantClaim("uid", home("r1")), facts: unready, want: volumes.ClaimStepNone},
-		{name: "its home is elsewhere", tenant: tenantClaim("uid", home("r2")), want: volumes.ClaimStepNone},
-		{name: "its home is here, and it is being deleted", tenant: tenantClaim("uid", home("r1"), deletedClaim), want: volumes.ClaimStepNone},
-		{name: "its home is here, and it names a volume", tenant: tenantClaim("uid", home("r1"), boundTo("own")), want: volumes.ClaimStepNone},
-		{name: "its snapshot is here", tenant: tenantClaim("uid"), facts: restores(""), want: volumes.ClaimStepChoose},
-		{name: "its snapshot is here, and so is its home", tenant: tenantClaim("uid", home("r1")), facts: restores(""), want: volumes.ClaimStepCreate},
-		{name: "its snapshot is elsewhere", tenant: tenantClaim("uid"), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepNone},
-		{name: "its snapshot is here, and its home elsewhere", tenant: tenantClaim("uid", home("r2")), facts: restores(""), want: volumes.ClaimStepNone},
-		{name: "its snapshot is elsewhere, and its home here", tenant: tenantClaim("uid", home("r1")), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepWarnSource},
+		{name: "without a home", tenant: kindtest.TenantClaim("uid"), want: volumes.ClaimStepNone},
+		{name: "without a home, and without a pool", tenant: kindtest.TenantClaim("uid"), facts: whole, want: volumes.ClaimStepCreate},
+		{name: "without a home, and without a pool, and it names a volume", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("own")), facts: whole, want: volumes.ClaimStepNone},
+		{name: "its home is elsewhere, without a pool", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), facts: whole, want: volumes.ClaimStepNone},
+		{name: "its home is no super cluster", tenant: kindtest.TenantClaim("uid", kindtest.Home("R 2")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "its home is here", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), want: volumes.ClaimStepCreate},
+		{name: "its home is here, where the namespace is not ready", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), facts: unready, want: volumes.ClaimStepNone},
+		{name: "its home is elsewhere", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), want: volumes.ClaimStepNone},
+		{name: "its home is here, and it is being deleted", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), deletedClaim), want: volumes.ClaimStepNone},
+		{name: "its home is here, and it names a volume", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.BoundTo("own")), want: volumes.ClaimStepNone},
+		{name: "its snapshot is here", tenant: kindtest.TenantClaim("uid"), facts: restores(""), want: volumes.ClaimStepChoose},
+		{name: "its snapshot is here, and so is its home", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), facts: restores(""), want: volumes.ClaimStepCreate},
+		{name: "its snapshot is elsewhere", tenant: kindtest.TenantClaim("uid"), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepNone},
+		{name: "its snapshot is here, and its home elsewhere", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), facts: restores(""), want: volumes.ClaimStepNone},
+		{name: "its snapshot is elsewhere, and its home here", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepWarnSource},
 		{
-			name: "its snapshot is nowhere, without a pool", tenant: tenantClaim("uid"), want: volumes.ClaimStepWarnSource,
+			name: "its snapshot is nowhere, without a pool", tenant: kindtest.TenantClaim("uid"), want: volumes.ClaimStepWarnSource,
 			facts: func(facts *volumes.ClaimFacts) {
 				facts.Restores, facts.Missing, facts.Whole = true, "VolumeSnapshot s", true
 			},
 		},
-		{name: "given up", tenant: tenantClaim("uid", home("r1"), witnessed), facts: givenUp, want: volumes.ClaimStepTakeBack},
-		{name: "given up, and its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(true), want: volumes.ClaimStepTakeBack},
-		{name: "given up, and taken back", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepNone, facts: func(facts *volumes.ClaimFacts) { facts.GivenUp, facts.TakenBack = true, true }},
-		{name: "given up, and its namespace is not ready", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepTakeBack, facts: func(facts *volumes.ClaimFacts) { facts.GivenUp, facts.Ready = true, false }},
-		{name: "given up, and deleted", tenant: tenantClaim("uid", home("r1"), unused), facts: givenUp, want: volumes.ClaimStepRelease},
-		{name: "its namespace leaves", tenant: tenantClaim("uid", home("r1")), want: volumes.ClaimStepTakeBack, facts: func(facts *volumes.ClaimFacts) { facts.Leaves, facts.Ready = true, false }},
-		{name: "its namespace leaves, and it is there without a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: volumes.ClaimStepDelete, facts: func(facts *volumes.ClaimFacts) { facts.Leaves = true }},
-		{name: "its namespace leaves, and it has a volume", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync, facts: func(facts *volumes.ClaimFacts) { facts.Leaves = true }},
-		{name: "its class is gone", tenant: tenantClaim("uid", home("r1")), facts: classless(false), want: volumes.ClaimStepWarnClass},
-		{name: "its class is gone, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(false), want: volumes.ClaimStepSync},
-		{name: "its class is gone, it exists, and is given up", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: classless(true), want: volumes.ClaimStepGiveUp},
-		{name: "its class is gone, and it is bound", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), facts: classless(true), want: volumes.ClaimStepSync},
-		{name: "its snapshot is elsewhere, and it exists", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepSync},
-		{name: "bound here, and the super claim is lost", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), want: volumes.ClaimStepNone},
+		{name: "given up", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.Witnessed), facts: givenUp, want: volumes.ClaimStepTakeBack},
+		{name: "given up, and its class is gone", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), facts: classless(true), want: volumes.ClaimStepTakeBack},
+		{name: "given up, and taken back", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), want: volumes.ClaimStepNone, facts: func(facts *volumes.ClaimFacts) { facts.GivenUp, facts.TakenBack = true, true }},
+		{name: "given up, and its namespace is not ready", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), want: volumes.ClaimStepTakeBack, facts: func(facts *volumes.ClaimFacts) { facts.GivenUp, facts.Ready = true, false }},
+		{name: "given up, and deleted", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), unused), facts: givenUp, want: volumes.ClaimStepRelease},
+		{name: "its namespace leaves", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), want: volumes.ClaimStepTakeBack, facts: func(facts *volumes.ClaimFacts) { facts.Leaves, facts.Ready = true, false }},
+		{name: "its namespace leaves, and it is there without a volume", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepDelete, facts: func(facts *volumes.ClaimFacts) { facts.Leaves = true }},
+		{name: "its namespace leaves, and it has a volume", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepSync, facts: func(facts *volumes.ClaimFacts) { facts.Leaves = true }},
+		{name: "its class is gone", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), facts: classless(false), want: volumes.ClaimStepWarnClass},
+		{name: "its class is gone, and it exists", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid"), facts: classless(false), want: volumes.ClaimStepSync},
+		{name: "its class is gone, it exists, and is given up", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid"), facts: classless(true), want: volumes.ClaimStepGiveUp},
+		{name: "its class is gone, and it is bound", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), facts: classless(true), want: volumes.ClaimStepSync},
+		{name: "its snapshot is elsewhere, and it exists", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid"), facts: restores("VolumeSnapshot s"), want: volumes.ClaimStepSync},
+		{name: "bound here, and the super claim is lost", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.BoundTo("r1.pv")), want: volumes.ClaimStepNone},
 		{
-			name: "bound here, and the super claim is lost, not the volume", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")),
-			facts: withVolumes(volumeFor("uid", "pv")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv",
+			name: "bound here, and the super claim is lost, not the volume", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.BoundTo("r1.pv")),
+			facts: withVolumes(kindtest.VolumeFor("uid", "pv")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv",
 		},
 
-		{name: "made here", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid"), want: volumes.ClaimStepSync},
-		{name: "made here, and the tenant took the home off", tenant: tenantClaim("uid"), super: superClaim("uid"), want: volumes.ClaimStepSync},
-		{name: "made here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
-		{name: "bound in the super cluster", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
-		{name: "bound", tenant: tenantClaim("uid", home("r1"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
-		{name: "bound, and the tenant wants another home", tenant: tenantClaim("uid", home("r2"), boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
-		{name: "bound elsewhere", tenant: tenantClaim("uid", home("r1"), boundTo("r2.pv")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
-		{name: "bound elsewhere and here", tenant: tenantClaim("uid", home("r2"), boundTo("r2.pv")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepWarnUnused},
-		{name: "bound to a volume of the tenant's and here", tenant: tenantClaim("uid", boundTo("own")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepWarnUnused},
-		{name: "bound elsewhere and here, and gone", super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepKeep},
-		{name: "bound elsewhere and here, and deleted", tenant: tenantClaim("uid", boundTo("r2.pv"), unused), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepDelete},
-		{name: "bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "made here", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "made here, and the tenant took the home off", tenant: kindtest.TenantClaim("uid"), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "made here, and the tenant wants another home", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "bound in the super cluster", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "bound", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.BoundTo("r1.pv")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "bound, and the tenant wants another home", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2"), kindtest.BoundTo("r1.pv")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "bound elsewhere", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.BoundTo("r2.pv")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "bound elsewhere and here", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2"), kindtest.BoundTo("r2.pv")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepWarnUnused},
+		{name: "bound to a volume of the tenant's and here", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("own")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepWarnUnused},
+		{name: "bound elsewhere and here, and gone", super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepKeep},
+		{name: "bound elsewhere and here, and deleted", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r2.pv"), unused), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepDelete},
+		{name: "bound here, and the tenant wants another home", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepSync},
 		{
-			name: "phase Bound here, and the tenant wants another home", tenant: tenantClaim("uid", home("r2")), want: volumes.ClaimStepSync,
-			super: superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "" }),
+			name: "phase Bound here, and the tenant wants another home", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), want: volumes.ClaimStepSync,
+			super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = "" }),
 		},
-		{name: "bound to a volume of this super cluster, which has none yet", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid"), want: volumes.ClaimStepSync},
-		{name: "made again, and the earlier one is bound", tenant: tenantClaim("new", home("r1")), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepKeep},
-		{name: "bound to a volume of the tenant's", tenant: tenantClaim("uid", home("r1"), boundTo("own")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
-		{name: "being deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
-		{name: "the super claim is being deleted", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv"), deletedClaim), want: volumes.ClaimStepNone},
-		{name: "deleted, and a pod uses it", tenant: tenantClaim("uid", boundTo("r1.pv"), deletedClaim, witnessed), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepSync},
-		{name: "deleted", tenant: tenantClaim("uid", boundTo("r1.pv"), unused), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepDelete},
-		{name: "deleted before it had a volume", tenant: tenantClaim("uid", home("r1"), unused), super: superClaim("uid"), want: volumes.ClaimStepDelete},
-		{name: "deleted, and the super claim is being deleted", tenant: tenantClaim("uid", unused), super: superClaim("uid", deletedClaim), want: volumes.ClaimStepNone},
-		{name: "deleted, and nothing is here", tenant: tenantClaim("uid", home("r1"), unused), want: volumes.ClaimStepRelease},
-		{name: "deleted, a pod uses it, and nothing is here", tenant: tenantClaim("uid", deletedClaim, witnessed), want: volumes.ClaimStepRelease},
-		{name: "deleted before the namespace was ready", tenant: tenantClaim("uid", home("r1"), unused), facts: unready, want: volumes.ClaimStepRelease},
-		{name: "it has our finalizer, and is to be created", tenant: tenantClaim("uid", home("r1"), witnessed), want: volumes.ClaimStepCreate},
-		{name: "it has our finalizer, and is to be created later", tenant: tenantClaim("uid", home("r1"), witnessed), facts: unready, want: volumes.ClaimStepNone},
-		{name: "it has our finalizer, and went elsewhere before it had a volume", tenant: tenantClaim("uid", home("r2"), witnessed), want: volumes.ClaimStepRelease},
-		{name: "it has our finalizer, and the super claim was lost", tenant: tenantClaim("uid", boundTo("r1.pv"), witnessed), want: volumes.ClaimStepRelease},
-		{name: "gone", super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepKeep},
-		{name: "gone before it had a volume", super: superClaim("uid"), want: volumes.ClaimStepDelete},
-		{name: "gone, and the super claim is being deleted", super: superClaim("uid", deletedClaim), want: volumes.ClaimStepNone},
-		{name: "gone, or not in the cache", super: superClaim("uid", boundTo("pv")), facts: unknown, want: volumes.ClaimStepNone},
-		{name: "made again", tenant: tenantClaim("new", home("r1")), super: superClaim("uid"), want: volumes.ClaimStepDelete},
-		{name: "the name is another tenant's", tenant: tenantClaim("uid", home("r1")), super: foreign, want: volumes.ClaimStepWarnConflict},
-		{name: "the name is another tenant's, and it has our finalizer", tenant: tenantClaim("uid", home("r1"), witnessed), super: foreign, want: volumes.ClaimStepWarnConflict},
-		{name: "the name is another tenant's, and it is deleted", tenant: tenantClaim("uid", home("r1"), unused), super: foreign, want: volumes.ClaimStepRelease},
-		{name: "the name is another tenant's, and it went elsewhere", tenant: tenantClaim("uid", home("r2"), witnessed), super: foreign, want: volumes.ClaimStepRelease},
-		{name: "made again and deleted, and the earlier one is bound", tenant: tenantClaim("new", home("r1"), unused), super: superClaim("uid", boundTo("pv")), want: volumes.ClaimStepRelease},
+		{name: "bound to a volume of this super cluster, which has none yet", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepSync},
+		{name: "made again, and the earlier one is bound", tenant: kindtest.TenantClaim("new", kindtest.Home("r1")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepKeep},
+		{name: "bound to a volume of the tenant's", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.BoundTo("own")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "being deleted", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv"), deletedClaim), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "the super claim is being deleted", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv"), deletedClaim), want: volumes.ClaimStepNone},
+		{name: "deleted, and a pod uses it", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv"), deletedClaim, kindtest.Witnessed), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepSync},
+		{name: "deleted", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv"), unused), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepDelete},
+		{name: "deleted before it had a volume", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), unused), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "deleted, and the super claim is being deleted", tenant: kindtest.TenantClaim("uid", unused), super: kindtest.SuperClaim("uid", deletedClaim), want: volumes.ClaimStepNone},
+		{name: "deleted, and nothing is here", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), unused), want: volumes.ClaimStepRelease},
+		{name: "deleted, a pod uses it, and nothing is here", tenant: kindtest.TenantClaim("uid", deletedClaim, kindtest.Witnessed), want: volumes.ClaimStepRelease},
+		{name: "deleted before the namespace was ready", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), unused), facts: unready, want: volumes.ClaimStepRelease},
+		{name: "it has our finalizer, and is to be created", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.Witnessed), want: volumes.ClaimStepCreate},
+		{name: "it has our finalizer, and is to be created later", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.Witnessed), facts: unready, want: volumes.ClaimStepNone},
+		{name: "it has our finalizer, and went elsewhere before it had a volume", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2"), kindtest.Witnessed), want: volumes.ClaimStepRelease},
+		{name: "it has our finalizer, and the super claim was lost", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv"), kindtest.Witnessed), want: volumes.ClaimStepRelease},
+		{name: "gone", super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepKeep},
+		{name: "gone before it had a volume", super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "gone, and the super claim is being deleted", super: kindtest.SuperClaim("uid", deletedClaim), want: volumes.ClaimStepNone},
+		{name: "gone, or not in the cache", super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), facts: unknown, want: volumes.ClaimStepNone},
+		{name: "made again", tenant: kindtest.TenantClaim("new", kindtest.Home("r1")), super: kindtest.SuperClaim("uid"), want: volumes.ClaimStepDelete},
+		{name: "the name is another tenant's", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: foreign, want: volumes.ClaimStepWarnConflict},
+		{name: "the name is another tenant's, and it has our finalizer", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.Witnessed), super: foreign, want: volumes.ClaimStepWarnConflict},
+		{name: "the name is another tenant's, and it is deleted", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), unused), super: foreign, want: volumes.ClaimStepRelease},
+		{name: "the name is another tenant's, and it went elsewhere", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2"), kindtest.Witnessed), super: foreign, want: volumes.ClaimStepRelease},
+		{name: "made again and deleted, and the earlier one is bound", tenant: kindtest.TenantClaim("new", kindtest.Home("r1"), unused), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), want: volumes.ClaimStepRelease},
 		{name: "another tenant's alone", super: foreign, want: volumes.ClaimStepNone},
 
-		{name: "its volume is there", tenant: tenantClaim("uid", boundTo("r1.pv")), super: superClaim("uid", boundTo("pv")), facts: withVolumes(volumeFor("uid", "pv")), want: volumes.ClaimStepSync},
+		{name: "its volume is there", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv")), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), facts: withVolumes(kindtest.VolumeFor("uid", "pv")), want: volumes.ClaimStepSync},
 		{
-			name: "a volume of the claim before is there, too", tenant: tenantClaim("uid"), super: superClaim("uid", boundTo("pv")),
-			facts: withVolumes(volumeFor("uid", "pv"), volumeFor("old", "old")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.old",
+			name: "a volume of the claim before is there, too", tenant: kindtest.TenantClaim("uid"), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")),
+			facts: withVolumes(kindtest.VolumeFor("uid", "pv"), kindtest.VolumeFor("old", "old")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.old",
 		},
-		{name: "both are gone, its volume is not", facts: withVolumes(volumeFor("uid", "pv")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv"},
+		{name: "both are gone, its volume is not", facts: withVolumes(kindtest.VolumeFor("uid", "pv")), want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv"},
 		{
 			name: "its volume is not gone, and nobody knows the claim", want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv",
 			facts: func(facts *volumes.ClaimFacts) {
-				facts.Volumes, facts.Known = []*corev1.PersistentVolume{volumeFor("uid", "pv")}, false
+				facts.Volumes, facts.Known = []*corev1.PersistentVolume{kindtest.VolumeFor("uid", "pv")}, false
 			},
 		},
 		{name: "its volume is being deleted", facts: withVolumes(terminating), want: volumes.ClaimStepForget},
 		{
-			name: "the volume of another tenant's claim", super: foreign, facts: withVolumes(volumeFor("uid", "pv")),
+			name: "the volume of another tenant's claim", super: foreign, facts: withVolumes(kindtest.VolumeFor("uid", "pv")),
 			want: volumes.ClaimStepRemoveVolume, wantVolume: "r1.pv",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			facts := &volumes.ClaimFacts{SuperCluster: "r1", Owner: ownerOf(""), Known: true, Ready: true}
+			facts := &volumes.ClaimFacts{SuperCluster: "r1", Owner: kindtest.OwnerOf(""), Known: true, Ready: true}
 			if tc.facts != nil {
 				tc.facts(facts)
 			}
@@ -256,14 +199,14 @@ func TestNextClaimStep(t *testing.T) {
 func TestSuperClaim(t *testing.T) {
 	t.Parallel()
 	created := &corev1.PersistentVolumeClaim{}
-	volumes.SuperClaim(tenantClaim("uid", boundTo("own")), created)
-	require.Empty(t, cmp.Diff(tenantClaim("uid").Spec, created.Spec), "the tenant names no volume")
+	volumes.SuperClaim(kindtest.TenantClaim("uid", kindtest.BoundTo("own")), created)
+	require.Empty(t, cmp.Diff(kindtest.TenantClaim("uid").Spec, created.Spec), "the tenant names no volume")
 	require.Empty(t, created.Status)
 
-	existing := superClaim("uid", boundTo("pv"))
+	existing := kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))
 	want := existing.DeepCopy()
 	want.Spec.Resources.Requests = builders.Resources("storage", "5Gi")
-	volumes.SuperClaim(tenantClaim("uid", func(claim *corev1.PersistentVolumeClaim) {
+	volumes.SuperClaim(kindtest.TenantClaim("uid", func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Resources.Requests = builders.Resources("storage", "5Gi", "cpu", "1")
 		claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To("other"), "own"
 	}), existing)
@@ -273,9 +216,9 @@ func TestSuperClaim(t *testing.T) {
 // TestTenantVolume: what the tenant sees of a volume.
 func TestTenantVolume(t *testing.T) {
 	t.Parallel()
-	bound := superClaim("uid", boundTo("pvc-1"))
+	bound := kindtest.SuperClaim("uid", kindtest.BoundTo("pvc-1"))
 	volume := &corev1.PersistentVolume{}
-	volumes.TenantVolume(volume, "r1", tenantClaim("uid"), bound, corev1.PersistentVolumeReclaimRetain)
+	volumes.TenantVolume(volume, "r1", kindtest.TenantClaim("uid"), bound, corev1.PersistentVolumeReclaimRetain)
 	require.Empty(t, cmp.Diff(&corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "r1.pvc-1",
@@ -300,7 +243,7 @@ func TestTenantVolume(t *testing.T) {
 	want.Spec.Capacity = builders.Resources("storage", "4Gi")
 	bound.Status.Capacity = builders.Resources("storage", "4Gi", "cpu", "1")
 	before := volume.Labels
-	volumes.TenantVolume(volume, "r1", tenantClaim("uid"), bound, "")
+	volumes.TenantVolume(volume, "r1", kindtest.TenantClaim("uid"), bound, "")
 	require.Empty(t, cmp.Diff(want, volume))
 	require.Equal(t, map[string]string{"own": "1"}, before, "maps of caches are not changed")
 }
@@ -311,11 +254,11 @@ func TestTenantClaimStatus(t *testing.T) {
 	is := func(kind corev1.PersistentVolumeClaimConditionType, message string) corev1.PersistentVolumeClaimCondition {
 		return corev1.PersistentVolumeClaimCondition{Type: kind, Status: corev1.ConditionTrue, Message: message}
 	}
-	super := superClaim("uid", boundTo("pv"))
+	super := kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))
 	super.Status.Conditions = []corev1.PersistentVolumeClaimCondition{is("Unknown", ""), is(corev1.PersistentVolumeClaimResizing, strings.Repeat("x", 40000))}
 	super.Status.AllocatedResources = builders.Resources("storage", "8Gi")
 	super.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{"storage": "ControllerResizeInProgress", "other": "x"}
-	tenant := tenantClaim("uid", boundTo("r1.pv"))
+	tenant := kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv"))
 	tenant.Status.Capacity = builders.Resources("storage", "1Gi")
 	tenant.Status.Conditions = []corev1.PersistentVolumeClaimCondition{is("Own", ""), is(corev1.PersistentVolumeClaimFileSystemResizePending, "")}
 	volumes.TenantClaimStatus(super, tenant)
@@ -359,9 +302,9 @@ func checkSuperClaim(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	untouched := claim.DeepCopy()
 	created := &corev1.PersistentVolumeClaim{}
 	volumes.SuperClaim(claim, created)
-	existing := superClaim("uid", boundTo("pv"))
+	existing := kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))
 	volumes.SuperClaim(claim, existing)
-	bound := superClaim("uid", boundTo("pv"))
+	bound := kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))
 	bound.Status = claim.Status
 	volumes.TenantVolume(&corev1.PersistentVolume{}, "r1", claim, bound, "")
 	status := claim.DeepCopy()
@@ -370,7 +313,7 @@ func checkSuperClaim(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	require.Empty(t, created.Spec.VolumeName)
 	require.Equal(t, "pv", existing.Spec.VolumeName)
 	require.Equal(t, "fast", *existing.Spec.StorageClassName)
-	allows := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	allows := kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
 	})
 	if refusals := policy.Check(allows, created, policy.Facts{}); len(refusals) == 0 {
@@ -384,7 +327,7 @@ func checkSuperClaim(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 // TestReferToClaims: a generic ephemeral volume is the claim of its pod.
 func TestReferToClaims(t *testing.T) {
 	t.Parallel()
-	pod := tenantPod(func(pod *corev1.Pod) {
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Name = "web-1"
 		pod.Spec.Volumes = []corev1.Volume{
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
@@ -405,8 +348,8 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection refused")
 	claimed := func(claim *corev1.PersistentVolumeClaim) []client.Object { return []client.Object{claim} }
-	foreignClaim := superClaim("uid")
-	tenancy.SetOwner(foreignClaim, foreignOwners("uid")["another namespace"])
+	foreignClaim := kindtest.SuperClaim("uid")
+	tenancy.SetOwner(foreignClaim, kindtest.ForeignOwners("uid")["another namespace"])
 	for _, tc := range []struct {
 		name string
 		// tenant, super and volume are what the caches show.
@@ -421,69 +364,69 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 		wantWait, wantKept      bool
 		wantEvent               string
 	}{
-		{name: "an orphan", super: superClaim("uid"), want: []string{"super data"}},
-		{name: "an orphan whose name has another claim", super: superClaim("uid"), inTenant: claimed(tenantClaim("new")), want: []string{"super data"}},
-		{name: "a claim that the cache does not show", super: superClaim("uid"), inTenant: claimed(tenantClaim("uid")), wantWait: true},
-		{name: "an orphan of which another control plane says so", super: superClaim("uid"), otherTenant: true, wantWait: true},
-		{name: "an orphan of a tenant that does not answer", super: superClaim("uid"), readErr: broken},
+		{name: "an orphan", super: kindtest.SuperClaim("uid"), want: []string{"super data"}},
+		{name: "an orphan whose name has another claim", super: kindtest.SuperClaim("uid"), inTenant: claimed(kindtest.TenantClaim("new")), want: []string{"super data"}},
+		{name: "a claim that the cache does not show", super: kindtest.SuperClaim("uid"), inTenant: claimed(kindtest.TenantClaim("uid")), wantWait: true},
+		{name: "an orphan of which another control plane says so", super: kindtest.SuperClaim("uid"), otherTenant: true, wantWait: true},
+		{name: "an orphan of a tenant that does not answer", super: kindtest.SuperClaim("uid"), readErr: broken},
 		{
-			name: "a claim that is bound elsewhere", tenant: tenantClaim("uid", boundTo("r2.pv")), super: superClaim("uid"),
-			inTenant: claimed(tenantClaim("uid", boundTo("r2.pv"))), want: []string{"super data"},
+			name: "a claim that is bound elsewhere", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r2.pv")), super: kindtest.SuperClaim("uid"),
+			inTenant: claimed(kindtest.TenantClaim("uid", kindtest.BoundTo("r2.pv"))), want: []string{"super data"},
 		},
 		{
-			name: "a claim that is bound elsewhere and here", tenant: tenantClaim("uid", boundTo("r2.pv"), witnessed), super: superClaim("uid", boundTo("pv")),
-			inTenant: claimed(tenantClaim("uid", boundTo("r2.pv"), witnessed)), wantEvent: kind.ReasonVolumeUnused,
+			name: "a claim that is bound elsewhere and here", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r2.pv"), kindtest.Witnessed), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")),
+			inTenant: claimed(kindtest.TenantClaim("uid", kindtest.BoundTo("r2.pv"), kindtest.Witnessed)), wantEvent: kind.ReasonVolumeUnused,
 		},
 		{
-			name: "a claim that is to go elsewhere, and that the cache does not show to be bound here", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"),
-			inTenant: claimed(tenantClaim("uid", home("r2"))), inSuper: claimed(superClaim("uid", boundTo("pv"))), wantWait: true,
+			name: "a claim that is to go elsewhere, and that the cache does not show to be bound here", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), super: kindtest.SuperClaim("uid"),
+			inTenant: claimed(kindtest.TenantClaim("uid", kindtest.Home("r2"))), inSuper: claimed(kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))), wantWait: true,
 		},
 		{
-			name: "an orphan that the cache does not show to be bound", super: superClaim("uid"), inSuper: claimed(superClaim("uid", boundTo("pv"))),
+			name: "an orphan that the cache does not show to be bound", super: kindtest.SuperClaim("uid"), inSuper: claimed(kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))),
 			wantKept: true,
 		},
-		{name: "an orphan with a volume", super: superClaim("uid", boundTo("pv")), wantKept: true},
-		{name: "an orphan with a volume, whose name has another claim", super: superClaim("uid", boundTo("pv")), inTenant: claimed(tenantClaim("new")), wantKept: true},
-		{name: "an orphan with a volume of which another control plane says so", super: superClaim("uid", boundTo("pv")), otherTenant: true, wantWait: true},
+		{name: "an orphan with a volume", super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), wantKept: true},
+		{name: "an orphan with a volume, whose name has another claim", super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), inTenant: claimed(kindtest.TenantClaim("new")), wantKept: true},
+		{name: "an orphan with a volume of which another control plane says so", super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")), otherTenant: true, wantWait: true},
 		{
-			name: "a claim with a volume that the tenant deletes", tenant: tenantClaim("uid", unused), super: superClaim("uid", boundTo("pv")),
-			inTenant: claimed(tenantClaim("uid", unused)), want: []string{"super data"},
+			name: "a claim with a volume that the tenant deletes", tenant: kindtest.TenantClaim("uid", unused), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")),
+			inTenant: claimed(kindtest.TenantClaim("uid", unused)), want: []string{"super data"},
 		},
 		{
-			name: "a claim with a volume that the tenant deletes and a pod uses, as the cache does not show", tenant: tenantClaim("uid", unused), super: superClaim("uid", boundTo("pv")),
-			inTenant: claimed(tenantClaim("uid", deletedClaim, witnessed)), wantWait: true,
+			name: "a claim with a volume that the tenant deletes and a pod uses, as the cache does not show", tenant: kindtest.TenantClaim("uid", unused), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")),
+			inTenant: claimed(kindtest.TenantClaim("uid", deletedClaim, kindtest.Witnessed)), wantWait: true,
 		},
 		{
-			name: "a claim with a volume that was restored while the tenant deleted it", tenant: tenantClaim("uid", unused), super: superClaim("uid", boundTo("pv")),
-			inTenant: claimed(tenantClaim("uid", witnessed)), wantWait: true,
+			name: "a claim with a volume that was restored while the tenant deleted it", tenant: kindtest.TenantClaim("uid", unused), super: kindtest.SuperClaim("uid", kindtest.BoundTo("pv")),
+			inTenant: claimed(kindtest.TenantClaim("uid", kindtest.Witnessed)), wantWait: true,
 		},
-		{name: "an orphan that is gone", super: superClaim("uid"), inSuper: []client.Object{}},
-		{name: "an orphan that was made again", super: superClaim("uid"), inSuper: claimed(superClaim("new")), inTenant: claimed(tenantClaim("new")), wantWait: true},
-		{name: "an orphan whose name is now another owner's", super: superClaim("uid"), inSuper: claimed(foreignClaim), wantWait: true},
+		{name: "an orphan that is gone", super: kindtest.SuperClaim("uid"), inSuper: []client.Object{}},
+		{name: "an orphan that was made again", super: kindtest.SuperClaim("uid"), inSuper: claimed(kindtest.SuperClaim("new")), inTenant: claimed(kindtest.TenantClaim("new")), wantWait: true},
+		{name: "an orphan whose name is now another owner's", super: kindtest.SuperClaim("uid"), inSuper: claimed(foreignClaim), wantWait: true},
 		{
-			name: "a claim that was to go elsewhere, and is bound here", tenant: tenantClaim("uid", home("r2")), super: superClaim("uid"),
-			inTenant: claimed(tenantClaim("uid", home("r2"), boundTo("r1.pv"))), wantWait: true,
+			name: "a claim that was to go elsewhere, and is bound here", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), super: kindtest.SuperClaim("uid"),
+			inTenant: claimed(kindtest.TenantClaim("uid", kindtest.Home("r2"), kindtest.BoundTo("r1.pv"))), wantWait: true,
 		},
-		{name: "a volume whose claims are gone", volume: volumeFor("uid", "pv"), want: []string{"tenant r1.pv"}},
-		{name: "a volume whose super claim the cache does not show", volume: volumeFor("uid", "pv"), inSuper: claimed(superClaim("uid", boundTo("pv"))), wantWait: true},
-		{name: "a volume whose super claim was made again", volume: volumeFor("uid", "pv"), inSuper: claimed(superClaim("new", boundTo("pv"))), want: []string{"tenant r1.pv"}},
-		{name: "a volume whose super claim has lost a mark", volume: volumeFor("uid", "pv"), inSuper: claimed(lostMark(superClaim("uid", boundTo("pv")))), wantWait: true},
+		{name: "a volume whose claims are gone", volume: kindtest.VolumeFor("uid", "pv"), want: []string{"tenant r1.pv"}},
+		{name: "a volume whose super claim the cache does not show", volume: kindtest.VolumeFor("uid", "pv"), inSuper: claimed(kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))), wantWait: true},
+		{name: "a volume whose super claim was made again", volume: kindtest.VolumeFor("uid", "pv"), inSuper: claimed(kindtest.SuperClaim("new", kindtest.BoundTo("pv"))), want: []string{"tenant r1.pv"}},
+		{name: "a volume whose super claim has lost a mark", volume: kindtest.VolumeFor("uid", "pv"), inSuper: claimed(lostMark(kindtest.SuperClaim("uid", kindtest.BoundTo("pv")))), wantWait: true},
 		{
-			name: "a claim that is to be released, and whose super claim has lost a mark", tenant: tenantClaim("uid", home("r1"), unused),
-			inTenant: claimed(tenantClaim("uid", home("r1"), unused)), inSuper: claimed(lostMark(superClaim("uid"))), wantWait: true,
+			name: "a claim that is to be released, and whose super claim has lost a mark", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), unused),
+			inTenant: claimed(kindtest.TenantClaim("uid", kindtest.Home("r1"), unused)), inSuper: claimed(lostMark(kindtest.SuperClaim("uid"))), wantWait: true,
 		},
-		{name: "a volume of which another super cluster says so", volume: volumeFor("uid", "pv"), otherSuper: true, wantWait: true},
+		{name: "a volume of which another super cluster says so", volume: kindtest.VolumeFor("uid", "pv"), otherSuper: true, wantWait: true},
 		{
-			name: "a volume of a claim that another tenant would be needed for", tenant: tenantClaim("uid", boundTo("r1.pv")), volume: volumeFor("uid", "pv"),
-			inTenant: claimed(tenantClaim("uid", boundTo("r1.pv"))), want: []string{"tenant r1.pv"},
+			name: "a volume of a claim that another tenant would be needed for", tenant: kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv")), volume: kindtest.VolumeFor("uid", "pv"),
+			inTenant: claimed(kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv"))), want: []string{"tenant r1.pv"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			var deleted []string
 			control := func(name string, uid types.UID, readErr error, objects ...client.Object) client.Client {
-				return answering(newClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+				return kindtest.Answering(kindtest.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 						if readErr != nil {
 							return readErr
@@ -501,7 +444,7 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 					},
 				}).Build(), uid)
 			}
-			inTenant, inSuper := tenantUID, superUID
+			inTenant, inSuper := kindtest.TenantUID, kindtest.SuperUID
 			if tc.otherTenant {
 				inTenant = "other"
 			}
@@ -511,20 +454,20 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 			if tc.inSuper == nil && tc.super != nil {
 				tc.inSuper = claimed(tc.super.DeepCopy())
 			}
-			p.tenant.Client = control("tenant", inTenant, tc.readErr, tc.inTenant...)
-			p.env.Super = control("super", inSuper, nil, tc.inSuper...)
+			p.Tenant.Client = control("tenant", inTenant, tc.readErr, tc.inTenant...)
+			p.Env.Super = control("super", inSuper, nil, tc.inSuper...)
 			if tc.tenant != nil {
-				p.tenantCache[kind.Claim] = []client.Object{tc.tenant}
+				p.TenantCache[kind.Claim] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kind.Claim] = []client.Object{tc.super}
+				p.SuperCache[kind.Claim] = []client.Object{tc.super}
 			}
 			if tc.volume != nil {
-				p.tenantCache[kind.Volume] = []client.Object{tc.volume}
+				p.TenantCache[kind.Volume] = []client.Object{tc.volume}
 			}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
-			require.Contains(t, p.kind(kind.Claim).Keys(), key)
-			_, err := p.kind(kind.Claim).Reconcile(t.Context(), key, 0)
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
+			require.Contains(t, p.Kind(kind.Claim).Keys(), key)
+			_, err := p.Kind(kind.Claim).Reconcile(t.Context(), key, 0)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			if !tc.wantWait {
@@ -532,31 +475,31 @@ func TestClaimDeletionsAreProven(t *testing.T) {
 			}
 			require.Equal(t, tc.want, deleted)
 			kept := &corev1.PersistentVolumeClaim{}
-			require.NoError(t, client.IgnoreNotFound(p.env.Super.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}, kept)))
+			require.NoError(t, client.IgnoreNotFound(p.Env.Super.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "data"}, kept)))
 			require.Equal(t, tc.wantKept, kept.Labels["tenancy.x-k8s.io/kept"] == "true")
 			if tc.wantEvent != "" {
-				require.Contains(t, <-p.events.Events, tc.wantEvent)
+				require.Contains(t, <-p.Events.Events, tc.wantEvent)
 			}
 		})
 	}
 }
 
 // claims lets the tenant have a claim, as its cache shows.
-func (p *pool) claims(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+func claims(t *testing.T, p *kindtest.Pool, claim *corev1.PersistentVolumeClaim) {
 	t.Helper()
-	p.tenant.Client = answering(newClientBuilder().WithObjects(claim).Build(), tenantUID)
-	p.claimShown(t)
+	p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(claim).Build(), kindtest.TenantUID)
+	claimShown(t, p)
 }
 
 // claimShown lets the tenant's cache show its claim web/data, and returns that.
-func (p *pool) claimShown(t *testing.T) *corev1.PersistentVolumeClaim {
+func claimShown(t *testing.T, p *kindtest.Pool) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
-	err := p.tenant.Client.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "data"}, claim)
+	err := p.Tenant.Client.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "data"}, claim)
 	require.NoError(t, client.IgnoreNotFound(err))
-	p.tenantCache[kind.Claim] = nil
+	p.TenantCache[kind.Claim] = nil
 	if err == nil {
-		p.tenantCache[kind.Claim] = []client.Object{claim}
+		p.TenantCache[kind.Claim] = []client.Object{claim}
 	}
 	return claim
 }
@@ -565,95 +508,95 @@ func (p *pool) claimShown(t *testing.T) *corev1.PersistentVolumeClaim {
 // nothing any more.
 func TestAWitnessOfClaims(t *testing.T) {
 	t.Parallel()
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
-	super := client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}
-	pooled := func(claim *corev1.PersistentVolumeClaim) *pool {
-		p := governed(t, interceptor.Funcs{})
-		p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
+	super := client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "data"}
+	pooled := func(claim *corev1.PersistentVolumeClaim) *kindtest.Pool {
+		p := kindtest.Governed(t, interceptor.Funcs{})
+		p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 			spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
 			spec.Limits.Storage = resource.MustParse("1Gi")
 		}))
-		p.claims(t, claim)
+		claims(t, p, claim)
 		return p
 	}
-	reconcile := func(p *pool) error {
-		_, err := p.kind(kind.Claim).Reconcile(t.Context(), key, 0)
+	reconcile := func(p *kindtest.Pool) error {
+		_, err := p.Kind(kind.Claim).Reconcile(t.Context(), key, 0)
 		return err
 	}
 
 	// The tenant has written the claim since, or deleted it: nothing is made.
-	p := pooled(tenantClaim("uid", home("r1")))
-	later := p.claimShown(t).DeepCopy()
+	p := pooled(kindtest.TenantClaim("uid", kindtest.Home("r1")))
+	later := claimShown(t, p).DeepCopy()
 	later.Labels = map[string]string{"a": "b"}
-	require.NoError(t, p.tenant.Client.Update(t.Context(), later))
+	require.NoError(t, p.Tenant.Client.Update(t.Context(), later))
 	wait := &engine.WaitError{}
 	require.ErrorAs(t, reconcile(p), &wait)
-	require.NoError(t, p.tenant.Client.Delete(t.Context(), later))
+	require.NoError(t, p.Tenant.Client.Delete(t.Context(), later))
 	require.ErrorAs(t, reconcile(p), &wait)
-	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
+	require.True(t, apierrors.IsNotFound(p.SuperClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
 
-	p = pooled(tenantClaim("uid", home("r1")))
+	p = pooled(kindtest.TenantClaim("uid", kindtest.Home("r1")))
 	require.NoError(t, reconcile(p))
 	made := &corev1.PersistentVolumeClaim{}
-	require.NoError(t, p.superClient.Get(t.Context(), super, made))
-	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, p.claimShown(t).Finalizers)
+	require.NoError(t, p.SuperClient.Get(t.Context(), super, made))
+	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, claimShown(t, p).Finalizers)
 
 	// The tenant deletes it, which holds more than goes down: it stays until the super claim is gone.
-	large := p.claimShown(t).DeepCopy()
+	large := claimShown(t, p).DeepCopy()
 	large.Labels = map[string]string{}
 	for i := range 6000 {
 		large.Labels[fmt.Sprintf("key-%d", i)] = "value"
 	}
-	require.NoError(t, p.tenant.Client.Update(t.Context(), large))
-	require.NoError(t, p.tenant.Client.Delete(t.Context(), p.claimShown(t)))
-	p.claimShown(t)
+	require.NoError(t, p.Tenant.Client.Update(t.Context(), large))
+	require.NoError(t, p.Tenant.Client.Delete(t.Context(), claimShown(t, p)))
+	claimShown(t, p)
 	require.ErrorAs(t, reconcile(p), &wait, "the cache does not show the super claim")
-	p.superCache[kind.Claim] = []client.Object{made}
-	require.True(t, namespaces.Sides(p.env).Data(clusterKey, "web"))
+	p.SuperCache[kind.Claim] = []client.Object{made}
+	require.True(t, p.HasData())
 	require.NoError(t, reconcile(p))
-	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
-	require.NotEmpty(t, p.claimShown(t).UID)
-	p.superCache[kind.Claim] = nil
-	require.True(t, namespaces.Sides(p.env).Data(clusterKey, "web"), "a claim waits for this super cluster, whose session must not end")
-	released := kind.Change{Kind: kind.Claim, Side: kind.TenantSide, Tenant: clusterKey, Old: p.claimShown(t)}
+	require.True(t, apierrors.IsNotFound(p.SuperClient.Get(t.Context(), super, &corev1.PersistentVolumeClaim{})))
+	require.NotEmpty(t, claimShown(t, p).UID)
+	p.SuperCache[kind.Claim] = nil
+	require.True(t, p.HasData(), "a claim waits for this super cluster, whose session must not end")
+	released := kind.Change{Kind: kind.Claim, Side: kind.TenantSide, Tenant: kindtest.ClusterKey, Old: claimShown(t, p)}
 	require.NoError(t, reconcile(p))
-	require.Empty(t, p.claimShown(t).UID)
-	require.False(t, namespaces.Sides(p.env).Data(clusterKey, "web"))
-	require.Contains(t, p.env.Changed(released), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"})
+	require.Empty(t, claimShown(t, p).UID)
+	require.False(t, p.HasData())
+	require.Contains(t, p.Env.Changed(released), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"})
 
 	// The super claim has another owner: it does not hold the tenant's, and stays.
-	p = pooled(tenantClaim("uid", home("r1"), unused))
-	tenancy.SetOwner(made, foreignOwners("uid")["another namespace"])
+	p = pooled(kindtest.TenantClaim("uid", kindtest.Home("r1"), unused))
+	tenancy.SetOwner(made, kindtest.ForeignOwners("uid")["another namespace"])
 	made.ResourceVersion = ""
-	require.NoError(t, p.superClient.Create(t.Context(), made))
-	p.superCache[kind.Claim] = []client.Object{made}
+	require.NoError(t, p.SuperClient.Create(t.Context(), made))
+	p.SuperCache[kind.Claim] = []client.Object{made}
 	require.NoError(t, reconcile(p))
-	require.Empty(t, p.claimShown(t).UID)
-	require.NoError(t, p.superClient.Get(t.Context(), super, made))
+	require.Empty(t, claimShown(t, p).UID)
+	require.NoError(t, p.SuperClient.Get(t.Context(), super, made))
 
 	// One from before there were finalizers gets ours, unless it is being deleted.
-	p = pooled(tenantClaim("uid", boundTo("r1.pv")))
-	p.superCache[kind.Claim] = []client.Object{superClaim("uid")}
+	p = pooled(kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv")))
+	p.SuperCache[kind.Claim] = []client.Object{kindtest.SuperClaim("uid")}
 	require.NoError(t, client.IgnoreNotFound(reconcile(p)))
-	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, p.claimShown(t).Finalizers)
+	require.Equal(t, []string{"claim.tenancy.x-k8s.io/r1"}, claimShown(t, p).Finalizers)
 }
 
 // TestLostVolumes: a super claim that lost its volume is told of once.
 func TestLostVolumes(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	p := kindtest.Governed(t, interceptor.Funcs{})
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
 		spec.Limits.Storage = resource.MustParse("1Gi")
 	}))
-	p.claims(t, tenantClaim("uid", boundTo("r1.pv"), witnessed))
-	p.superCache[kind.Claim] = []client.Object{superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Status.Phase = corev1.ClaimLost })}
-	require.NoError(t, p.superClient.Create(t.Context(), p.superCache[kind.Claim][0].DeepCopyObject().(client.Object)))
+	claims(t, p, kindtest.TenantClaim("uid", kindtest.BoundTo("r1.pv"), kindtest.Witnessed))
+	p.SuperCache[kind.Claim] = []client.Object{kindtest.SuperClaim("uid", kindtest.BoundTo("pv"), func(claim *corev1.PersistentVolumeClaim) { claim.Status.Phase = corev1.ClaimLost })}
+	require.NoError(t, p.SuperClient.Create(t.Context(), p.SuperCache[kind.Claim][0].DeepCopyObject().(client.Object)))
 	for range 3 {
-		_, err := p.kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
+		_, err := p.Kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
 		require.NoError(t, err)
 	}
-	told := p.told()
+	told := p.Told()
 	require.Len(t, told, 1, "that the super cluster chose a volume is no refusal")
 	require.Contains(t, told[0], kind.ReasonVolumeLost)
 }
@@ -662,14 +605,14 @@ func TestLostVolumes(t *testing.T) {
 // another claim of that name.
 func TestKeptClaims(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
+	p := kindtest.Governed(t, interceptor.Funcs{})
 	meta, clock := record.NewFakeRecorder(10), testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	p.env.MetaRecorder, p.env.Clock, p.env.VirtualNode = meta, clock, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
-	p.claims(t, tenantClaim("new", home("r1")))
+	p.Env.MetaRecorder, p.Env.Clock, p.Env.VirtualNode = meta, clock, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
+	claims(t, p, kindtest.TenantClaim("new", kindtest.Home("r1")))
 	keep := func(count int) {
-		p.superCache[kind.Claim] = nil
+		p.SuperCache[kind.Claim] = nil
 		for i := range count {
-			p.superCache[kind.Claim] = append(p.superCache[kind.Claim], superClaim("uid", boundTo("pv"), func(claim *corev1.PersistentVolumeClaim) {
+			p.SuperCache[kind.Claim] = append(p.SuperCache[kind.Claim], kindtest.SuperClaim("uid", kindtest.BoundTo("pv"), func(claim *corev1.PersistentVolumeClaim) {
 				claim.Labels = map[string]string{"tenancy.x-k8s.io/kept": "true"}
 				if i > 0 {
 					claim.Name = fmt.Sprint("data-", i)
@@ -677,14 +620,14 @@ func TestKeptClaims(t *testing.T) {
 			}))
 		}
 	}
-	reconciler := p.kind(kind.Claim)
+	reconciler := p.Kind(kind.Claim)
 	for _, tc := range []struct {
 		name   string
 		passes time.Duration
 		count  int
 		want   string
 	}{
-		{name: "one", count: 1, want: "Warning ClaimKept 1 of PersistentVolumeClaims with label tenancy.x-k8s.io/cluster=" + clusterKey + " are kept, as "},
+		{name: "one", count: 1, want: "Warning ClaimKept 1 of PersistentVolumeClaims with label tenancy.x-k8s.io/cluster=" + kindtest.ClusterKey + " are kept, as "},
 		{name: "more, at once", count: 5, passes: time.Second},
 		{name: "more, after a minute", count: 5, passes: time.Minute, want: "Warning ClaimKept 5 of "},
 		{name: "as many", count: 5, passes: time.Minute},
@@ -692,8 +635,8 @@ func TestKeptClaims(t *testing.T) {
 	} {
 		clock.SetTime(clock.Now().Add(tc.passes))
 		keep(tc.count)
-		for _, claim := range p.superCache[kind.Claim] {
-			_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: claim.GetName()}, 0)
+		for _, claim := range p.SuperCache[kind.Claim] {
+			_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Claim, Namespace: "web", Name: claim.GetName()}, 0)
 			require.NoError(t, err)
 		}
 		if tc.want == "" {
@@ -703,7 +646,7 @@ func TestKeptClaims(t *testing.T) {
 		require.Len(t, meta.Events, 1, tc.name)
 		require.Contains(t, <-meta.Events, tc.want, tc.name)
 	}
-	told := p.told()
+	told := p.Told()
 	require.Len(t, told, 1)
 	require.Contains(t, told[0], kind.ReasonConflict)
 }
@@ -717,18 +660,18 @@ func (alone) Whole() bool { return true }
 func TestClaimsWithoutAPool(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []bool{false, true} {
-		p := governed(t, interceptor.Funcs{})
-		p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		p := kindtest.Governed(t, interceptor.Funcs{})
+		p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 			spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
 			spec.Limits.Storage = resource.MustParse("1Gi")
 		}))
 		if whole {
-			p.env.Assignments = alone{p.env.Assignments}
+			p.Env.Assignments = alone{p.Env.Assignments}
 		}
-		p.claims(t, tenantClaim("uid"))
-		_, err := p.kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
+		claims(t, p, kindtest.TenantClaim("uid"))
+		_, err := p.Kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
 		require.NoError(t, err)
-		err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}, &corev1.PersistentVolumeClaim{})
+		err = p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "data"}, &corev1.PersistentVolumeClaim{})
 		require.Equal(t, whole, err == nil, "%v", err)
 	}
 }
@@ -743,36 +686,36 @@ func TestPodsWaitForClaims(t *testing.T) {
 		wantWait string
 	}{
 		{name: "no claim", wantWait: "claim data, which does not exist"},
-		{name: "not there yet", tenant: tenantClaim("uid", home("r1")), wantWait: "claim data, which is not there yet"},
-		{name: "without a home", tenant: tenantClaim("uid"), wantWait: "claim data, for which no super cluster is chosen"},
-		{name: "elsewhere", tenant: tenantClaim("uid", home("r2")), wantWait: "claim data, which is in super cluster r2"},
-		{name: "bound elsewhere", tenant: tenantClaim("uid", home("r1"), boundTo("r2.pv")), wantWait: "claim data, which is in super cluster r2"},
-		{name: "that of an earlier claim", tenant: tenantClaim("uid", home("r1")), super: superClaim("old"), wantWait: "claim data, which is not there yet"},
-		{name: "there", tenant: tenantClaim("uid", home("r1")), super: superClaim("uid")},
+		{name: "not there yet", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), wantWait: "claim data, which is not there yet"},
+		{name: "without a home", tenant: kindtest.TenantClaim("uid"), wantWait: "claim data, for which no super cluster is chosen"},
+		{name: "elsewhere", tenant: kindtest.TenantClaim("uid", kindtest.Home("r2")), wantWait: "claim data, which is in super cluster r2"},
+		{name: "bound elsewhere", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.BoundTo("r2.pv")), wantWait: "claim data, which is in super cluster r2"},
+		{name: "that of an earlier claim", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("old"), wantWait: "claim data, which is not there yet"},
+		{name: "there", tenant: kindtest.TenantClaim("uid", kindtest.Home("r1")), super: kindtest.SuperClaim("uid")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := governed(t, interceptor.Funcs{})
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			p := kindtest.Governed(t, interceptor.Funcs{})
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
 			}))
-			pod := tenantPod(func(pod *corev1.Pod) {
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 				pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 				}}}
 			})
-			p.tenantCache[kind.Pod] = []client.Object{pod}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+			p.TenantCache[kind.Pod] = []client.Object{pod}
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 			if tc.tenant != nil {
-				p.tenantCache[kind.Claim] = []client.Object{tc.tenant}
+				p.TenantCache[kind.Claim] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kind.Claim] = []client.Object{tc.super}
-				require.Contains(t, p.env.Changed(kind.Change{Kind: kind.Claim, Side: kind.SuperSide, Current: tc.super}), key, "the claim wakes the pod")
+				p.SuperCache[kind.Claim] = []client.Object{tc.super}
+				require.Contains(t, p.Env.Changed(kind.Change{Kind: kind.Claim, Side: kind.SuperSide, Current: tc.super}), key, "the claim wakes the pod")
 			}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
-			created := p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
+			created := p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
 			if tc.wantWait != "" {
 				require.ErrorContains(t, err, tc.wantWait)
 				require.True(t, apierrors.IsNotFound(created))
@@ -794,26 +737,26 @@ func TestVolumeOfAnotherClaim(t *testing.T) {
 	}{
 		{name: "another's", ref: &corev1.ObjectReference{Namespace: "x", Name: "y", UID: "other-uid"}, want: 1},
 		{name: "nobody's yet"},
-		{name: "about to be bound", ref: &corev1.ObjectReference{Namespace: clusterKey + "-web", Name: "data"}},
+		{name: "about to be bound", ref: &corev1.ObjectReference{Namespace: kindtest.ClusterKey + "-web", Name: "data"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := governed(t, interceptor.Funcs{})
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			p := kindtest.Governed(t, interceptor.Funcs{})
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
 				spec.Limits.Storage = resource.MustParse("1Gi")
 			}))
-			p.claims(t, tenantClaim("uid", witnessed))
-			p.superCache[kind.Claim] = []client.Object{superClaim("uid", boundTo("pv"))}
-			require.NoError(t, p.superClient.Create(t.Context(), p.superCache[kind.Claim][0].DeepCopyObject().(client.Object)))
+			claims(t, p, kindtest.TenantClaim("uid", kindtest.Witnessed))
+			p.SuperCache[kind.Claim] = []client.Object{kindtest.SuperClaim("uid", kindtest.BoundTo("pv"))}
+			require.NoError(t, p.SuperClient.Create(t.Context(), p.SuperCache[kind.Claim][0].DeepCopyObject().(client.Object)))
 			volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: tc.ref}}
-			require.NoError(t, p.superClient.Create(t.Context(), volume))
+			require.NoError(t, p.SuperClient.Create(t.Context(), volume))
 			wait := &engine.WaitError{}
 			for range 3 {
-				_, err := p.kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
+				_, err := p.Kind(kind.Claim).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}, 0)
 				require.ErrorAs(t, err, &wait)
 			}
-			told := p.told()
+			told := p.Told()
 			require.Len(t, told, tc.want)
 			for _, text := range told {
 				require.Contains(t, text, "Conflict Super cluster r1")

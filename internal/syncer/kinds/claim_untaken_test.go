@@ -25,12 +25,13 @@ import (
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // chosenClaim is a pool with patience of a minute and a claim whose home is it, and that has the claim's StorageClass.
 // The caches show what the API servers hold when refresh is called.
 type chosenClaim struct {
-	*pool
+	*kindtest.Pool
 	t     *testing.T
 	clock *testingclock.FakePassiveClock
 	// refuse is what the super cluster answers to a create of a claim.
@@ -38,15 +39,15 @@ type chosenClaim struct {
 }
 
 var (
-	claimKey  = engine.Key{Tenant: clusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
-	superData = client.ObjectKey{Namespace: clusterKey + "-web", Name: "data"}
+	claimKey  = engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Claim, Namespace: "web", Name: "data"}
+	superData = client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "data"}
 	errQuota  = apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("exceeded quota: operators, requested: requests.storage=1Gi"))
 )
 
-func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
+func newChosenClaim(t *testing.T, change ...kindtest.ClaimChange) *chosenClaim {
 	t.Helper()
 	c := &chosenClaim{t: t, clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
-	c.pool = governed(t, interceptor.Funcs{
+	c.Pool = kindtest.Governed(t, interceptor.Funcs{
 		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if _, ok := object.(*corev1.PersistentVolumeClaim); ok && c.refuse != nil {
 				return c.refuse
@@ -55,7 +56,7 @@ func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
 			return to.Create(ctx, object, options...)
 		},
 	})
-	c.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	c.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.PersistentVolumeClaims, spec.Pods.StorageClasses = 1, []string{"fast"}
 		spec.Limits.Storage = resource.MustParse("1Gi")
 		spec.Limits.Objects = append(spec.Limits.Objects, tenancyv1alpha1.ObjectLimit{
@@ -63,12 +64,12 @@ func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
 		})
 		spec.Pods.Volumes = append(spec.Pods.Volumes, "persistentVolumeClaim")
 	}))
-	c.env.Clock, c.env.PodPatience, c.env.Resync = c.clock, time.Minute, func([]engine.Key) {}
-	require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{
+	c.Env.Clock, c.Env.PodPatience, c.Env.Resync = c.clock, time.Minute, func([]engine.Key) {}
+	require.NoError(t, c.SuperClient.Create(t.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "fast"}, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}))
-	claim := tenantClaim("uid", append([]claimChange{home("r1")}, change...)...)
-	c.tenant.Client = answering(newClientBuilder().WithObjects(claim).Build(), tenantUID)
+	claim := kindtest.TenantClaim("uid", append([]kindtest.ClaimChange{kindtest.Home("r1")}, change...)...)
+	c.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(claim).Build(), kindtest.TenantUID)
 	c.refresh()
 	return c
 }
@@ -76,14 +77,14 @@ func newChosenClaim(t *testing.T, change ...claimChange) *chosenClaim {
 // refresh lets the caches show what the API servers hold.
 func (c *chosenClaim) refresh() {
 	c.t.Helper()
-	c.claimShown(c.t)
-	c.superCache[kind.Claim], c.superCache[kind.StorageClass] = nil, nil
+	claimShown(c.t, c.Pool)
+	c.SuperCache[kind.Claim], c.SuperCache[kind.StorageClass] = nil, nil
 	if claim := c.superClaim(); claim != nil {
-		c.superCache[kind.Claim] = []client.Object{claim}
+		c.SuperCache[kind.Claim] = []client.Object{claim}
 	}
 	class := &storagev1.StorageClass{}
-	if c.superClient.Get(c.t.Context(), client.ObjectKey{Name: "fast"}, class) == nil {
-		c.superCache[kind.StorageClass] = []client.Object{class}
+	if c.SuperClient.Get(c.t.Context(), client.ObjectKey{Name: "fast"}, class) == nil {
+		c.SuperCache[kind.StorageClass] = []client.Object{class}
 	}
 }
 
@@ -91,7 +92,7 @@ func (c *chosenClaim) refresh() {
 func (c *chosenClaim) superClaim() *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
-	err := c.superClient.Get(c.t.Context(), superData, claim)
+	err := c.SuperClient.Get(c.t.Context(), superData, claim)
 	require.NoError(c.t, client.IgnoreNotFound(err))
 	if err != nil {
 		return nil
@@ -104,7 +105,7 @@ func (c *chosenClaim) wait(passes time.Duration) time.Duration {
 	c.t.Helper()
 	c.clock.SetTime(c.clock.Now().Add(passes))
 	c.refresh()
-	after, err := c.kind(kind.Claim).Reconcile(c.t.Context(), claimKey, time.Minute)
+	after, err := c.Kind(kind.Claim).Reconcile(c.t.Context(), claimKey, time.Minute)
 	wait := &engine.WaitError{}
 	require.True(c.t, err == nil || engine.IsRefusal(err) || errors.As(err, &wait), "%v", err)
 	return after
@@ -113,30 +114,30 @@ func (c *chosenClaim) wait(passes time.Duration) time.Duration {
 // withoutClass takes the StorageClass from the super cluster.
 func (c *chosenClaim) withoutClass() {
 	c.t.Helper()
-	require.NoError(c.t, c.superClient.Delete(c.t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
+	require.NoError(c.t, c.SuperClient.Delete(c.t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
 }
 
 // changeClass changes the StorageClass of the super cluster.
 func (c *chosenClaim) changeClass(change func(class *storagev1.StorageClass)) {
 	c.t.Helper()
 	class := &storagev1.StorageClass{}
-	require.NoError(c.t, c.superClient.Get(c.t.Context(), client.ObjectKey{Name: "fast"}, class))
+	require.NoError(c.t, c.SuperClient.Get(c.t.Context(), client.ObjectKey{Name: "fast"}, class))
 	change(class)
-	require.NoError(c.t, c.superClient.Update(c.t.Context(), class))
+	require.NoError(c.t, c.SuperClient.Update(c.t.Context(), class))
 }
 
 // wantTakenBack checks what a take-back leaves, and that the finalizer goes after it.
 func (c *chosenClaim) wantTakenBack(reason, text string) {
 	c.t.Helper()
-	claim := c.claimShown(c.t)
+	claim := claimShown(c.t, c.Pool)
 	require.NotContains(c.t, claim.Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 	failure := failedchoice.Of(claim)["r1"]
 	require.Equal(c.t, reason, failure.Reason)
 	require.True(c.t, failure.At.Time.Equal(c.clock.Now()))
-	require.Contains(c.t, c.told(), "Warning SuperClusterFailed Super cluster r1 has not taken the claim for 1m0s, the pod scheduler chooses another one if there is any: "+text)
+	require.Contains(c.t, c.Told(), "Warning SuperClusterFailed Super cluster r1 has not taken the claim for 1m0s, the pod scheduler chooses another one if there is any: "+text)
 	require.Nil(c.t, c.superClaim())
 	c.wait(0)
-	require.Empty(c.t, c.claimShown(c.t).Finalizers)
+	require.Empty(c.t, claimShown(c.t, c.Pool).Finalizers)
 }
 
 // TestClaimThatIsRefused: a claim that the super cluster has not made for a minute has no home then, whoever refuses
@@ -144,7 +145,7 @@ func (c *chosenClaim) wantTakenBack(reason, text string) {
 func TestClaimThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change       claimChange
+		change       kindtest.ClaimChange
 		spoil        func(c *chosenClaim)
 		reason, text string
 	}{
@@ -160,9 +161,9 @@ func TestClaimThatIsRefused(t *testing.T) {
 		},
 		"a limit": {
 			spoil: func(c *chosenClaim) {
-				other := superClaim("other")
+				other := kindtest.SuperClaim("other")
 				other.Name = "other"
-				c.env.Changed(kind.Change{Kind: kind.Claim, Side: kind.SuperSide, Current: other})
+				c.Env.Changed(kind.Change{Kind: kind.Claim, Side: kind.SuperSide, Current: other})
 			},
 			reason: failedchoice.Limit, text: "a limit of the tenant is reached there",
 		},
@@ -171,7 +172,7 @@ func TestClaimThatIsRefused(t *testing.T) {
 		"policy": {
 			change: func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = ptr.To("other") },
 			spoil: func(c *chosenClaim) {
-				require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}}))
+				require.NoError(t, c.SuperClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}}))
 			},
 		},
 	} {
@@ -183,15 +184,15 @@ func TestClaimThatIsRefused(t *testing.T) {
 				for range 3 {
 					c.clock.SetTime(c.clock.Now().Add(time.Minute))
 					c.refresh()
-					after, _ := c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
+					after, _ := c.Kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 					require.Zero(t, after)
 				}
-				require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+				require.Contains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 				return
 			}
 			require.Equal(t, time.Minute, c.wait(0))
 			require.Equal(t, time.Second, c.wait(59*time.Second))
-			require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+			require.Contains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 			c.wait(time.Second)
 			c.wantTakenBack(tc.reason, tc.text)
 		})
@@ -213,20 +214,20 @@ func TestClaimThatIsMadeAfterAll(t *testing.T) {
 		require.Zero(t, c.wait(time.Minute))
 	}
 	require.NotNil(t, c.superClaim())
-	require.NoError(t, c.superClient.Delete(t.Context(), c.superClaim()))
+	require.NoError(t, c.SuperClient.Delete(t.Context(), c.superClaim()))
 	c.refuse = errQuota
 	require.Equal(t, time.Minute, c.wait(0))
 
 	// The last look, which the cache does not show, finds it.
-	behind := c.superCache[kind.Claim]
+	behind := c.SuperCache[kind.Claim]
 	c.refuse = nil
-	require.NoError(t, c.superClient.Create(t.Context(), superClaim("uid", func(claim *corev1.PersistentVolumeClaim) { claim.ResourceVersion = "" })))
+	require.NoError(t, c.SuperClient.Create(t.Context(), kindtest.SuperClaim("uid", func(claim *corev1.PersistentVolumeClaim) { claim.ResourceVersion = "" })))
 	c.clock.SetTime(c.clock.Now().Add(time.Minute))
-	c.superCache[kind.Claim] = behind
-	_, err := c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
+	c.SuperCache[kind.Claim] = behind
+	_, err := c.Kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 	wait := &engine.WaitError{}
 	require.ErrorAs(t, err, &wait)
-	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	require.Contains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 }
 
 // TestClaimWithoutItsClass: a super claim that waits for a StorageClass which is gone is deleted, and then the home is
@@ -240,7 +241,7 @@ func TestClaimWithoutItsClass(t *testing.T) {
 	require.Equal(t, time.Minute, c.wait(0))
 	c.wait(time.Minute)
 	require.Nil(t, c.superClaim())
-	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "not before the super claim is gone")
+	require.Contains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "not before the super claim is gone")
 	c.wait(0)
 	c.wantTakenBack(failedchoice.NoClass, "it has no StorageClass fast")
 
@@ -249,21 +250,21 @@ func TestClaimWithoutItsClass(t *testing.T) {
 		"bound": func(c *chosenClaim) {
 			claim := c.superClaim()
 			claim.Spec.VolumeName = "pv"
-			require.NoError(t, c.superClient.Update(t.Context(), claim))
+			require.NoError(t, c.SuperClient.Update(t.Context(), claim))
 		},
 		"the class is there": func(c *chosenClaim) {
-			require.NoError(t, c.superClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
+			require.NoError(t, c.SuperClient.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}}))
 		},
 	} {
 		c := newChosenClaim(t)
 		c.wait(0)
 		c.withoutClass()
 		c.wait(0)
-		behind := cache{kind.Claim: c.superCache[kind.Claim]}
+		behind := kindtest.Cache{kind.Claim: c.SuperCache[kind.Claim]}
 		change(c)
 		c.clock.SetTime(c.clock.Now().Add(time.Minute))
-		c.superCache[kind.Claim], c.superCache[kind.StorageClass] = behind[kind.Claim], nil
-		_, _ = c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
+		c.SuperCache[kind.Claim], c.SuperCache[kind.StorageClass] = behind[kind.Claim], nil
+		_, _ = c.Kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 		require.NotNil(t, c.superClaim(), name)
 	}
 }
@@ -276,7 +277,7 @@ func TestClaimThatGoesSlowly(t *testing.T) {
 	c.wait(0)
 	held := c.superClaim()
 	held.Finalizers = []string{"kubernetes.io/pvc-protection"}
-	require.NoError(t, c.superClient.Update(t.Context(), held))
+	require.NoError(t, c.SuperClient.Update(t.Context(), held))
 	c.withoutClass()
 	c.wait(0)
 	c.wait(time.Minute)
@@ -284,7 +285,7 @@ func TestClaimThatGoesSlowly(t *testing.T) {
 	require.Zero(t, c.wait(0), "its end enqueues the key")
 	held = c.superClaim()
 	held.Finalizers = nil
-	require.NoError(t, c.superClient.Update(t.Context(), held))
+	require.NoError(t, c.SuperClient.Update(t.Context(), held))
 	require.Nil(t, c.superClaim())
 	c.wait(0)
 	c.wantTakenBack(failedchoice.NoClass, "it has no StorageClass fast")
@@ -297,9 +298,9 @@ func TestClassThatNobodyLists(t *testing.T) {
 		c := newChosenClaim(t, func(claim *corev1.PersistentVolumeClaim) { claim.Spec.StorageClassName = &class })
 		c.withoutClass()
 		reads := 0
-		super, ok := c.env.Super.(client.WithWatch)
+		super, ok := c.Env.Super.(client.WithWatch)
 		require.True(t, ok)
-		c.env.Super = interceptor.NewClient(super, interceptor.Funcs{
+		c.Env.Super = interceptor.NewClient(super, interceptor.Funcs{
 			Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 				if _, ok := object.(*storagev1.StorageClass); ok {
 					reads++
@@ -328,24 +329,24 @@ func TestClaimOfALeavingNamespace(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, made %t", name, made), func(t *testing.T) {
 				t.Parallel()
 				c := newChosenClaim(t)
-				c.env.PodPatience = 0
+				c.Env.PodPatience = 0
 				if made {
 					c.wait(0)
 				}
 				before := c.superClaim()
 				require.Equal(t, made, before != nil)
-				known := c.env.Assignments
-				c.env.Assignments = assigned{Assignments: known, cached: tc.cached, live: stays}
+				known := c.Env.Assignments
+				c.Env.Assignments = kindtest.Assigned{Assignments: known, Cached: tc.cached, Live: stays}
 				c.wait(0)
-				require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "the cache is behind")
+				require.Contains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster, "the cache is behind")
 				require.Equal(t, made, c.superClaim() != nil, "the cache is behind")
-				c.env.Assignments = assigned{Assignments: known, cached: tc.cached, live: tc.live}
+				c.Env.Assignments = kindtest.Assigned{Assignments: known, Cached: tc.cached, Live: tc.live}
 				c.wait(0)
 				c.wait(0)
 				require.Nil(t, c.superClaim())
-				require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
-				require.Empty(t, failedchoice.Of(c.claimShown(t)))
-				require.Contains(t, c.told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
+				require.NotContains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+				require.Empty(t, failedchoice.Of(claimShown(t, c.Pool)))
+				require.Contains(t, c.Told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
 			})
 		}
 	}
@@ -360,15 +361,15 @@ func TestHomeIsReadLive(t *testing.T) {
 	c.wait(0)
 	c.wait(time.Minute)
 	c.refuse = nil
-	require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
-	behind := tenantClaim("uid", home("r1"), witnessed)
+	require.NotContains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	behind := kindtest.TenantClaim("uid", kindtest.Home("r1"), kindtest.Witnessed)
 	for _, process := range []string{"this one", "the next"} {
-		c.tenantCache[kind.Claim] = []client.Object{behind}
-		_, err := c.kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
+		c.TenantCache[kind.Claim] = []client.Object{behind}
+		_, err := c.Kind(kind.Claim).Reconcile(t.Context(), claimKey, time.Minute)
 		wait := &engine.WaitError{}
 		require.ErrorAs(t, err, &wait, process)
 		require.Nil(t, c.superClaim(), process)
-		c.env.Forget(clusterKey)
+		c.Env.Forget(kindtest.ClusterKey)
 	}
 }
 
@@ -382,14 +383,14 @@ func TestClaimOfASnapshot(t *testing.T) {
 	for range 3 {
 		require.Zero(t, c.wait(time.Minute))
 	}
-	require.Contains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	require.Contains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 }
 
 // podOf lets the tenant have a pod of its claim, too, which failed before in another super cluster: its patience is two
 // minutes. It returns what reconciles that, and returns the pod.
 func (c *chosenClaim) podOf() func() (*corev1.Pod, error) {
 	c.t.Helper()
-	pod := tenantPod(func(pod *corev1.Pod) {
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.CreationTimestamp = metav1.NewTime(c.clock.Now().Add(-time.Hour))
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Annotations = map[string]string{
@@ -400,19 +401,19 @@ func (c *chosenClaim) podOf() func() (*corev1.Pod, error) {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 		}}}
 	})
-	claim := c.claimShown(c.t)
+	claim := claimShown(c.t, c.Pool)
 	claim.ResourceVersion = ""
-	c.tenant.Client = answering(newClientBuilder().WithObjects(pod, claim).WithStatusSubresource(pod).Build(), tenantUID)
-	podKey := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
-	pods := c.kind(kind.Pod)
+	c.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(pod, claim).WithStatusSubresource(pod).Build(), kindtest.TenantUID)
+	podKey := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+	pods := c.Kind(kind.Pod)
 	return func() (*corev1.Pod, error) {
 		c.t.Helper()
 		shown := &corev1.Pod{}
-		require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), shown))
-		c.tenantCache[kind.Pod] = []client.Object{shown}
+		require.NoError(c.t, c.Tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), shown))
+		c.TenantCache[kind.Pod] = []client.Object{shown}
 		_, err := pods.Reconcile(c.t.Context(), podKey, time.Minute)
 		live := &corev1.Pod{}
-		require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), live))
+		require.NoError(c.t, c.Tenant.Client.Get(c.t.Context(), client.ObjectKeyFromObject(pod), live))
 		return live, err
 	}
 }
@@ -421,7 +422,7 @@ func (c *chosenClaim) podOf() func() (*corev1.Pod, error) {
 func (c *chosenClaim) superPod() *corev1.Pod {
 	c.t.Helper()
 	pod := &corev1.Pod{}
-	if c.superClient.Get(c.t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web-1"}, pod) != nil {
+	if c.SuperClient.Get(c.t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "web-1"}, pod) != nil {
 		return nil
 	}
 	return pod
@@ -435,15 +436,15 @@ func (c *chosenClaim) says(message string) {
 	pod.Status.Conditions = []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message,
 	}}
-	require.NoError(c.t, c.superClient.Status().Update(c.t.Context(), pod))
+	require.NoError(c.t, c.SuperClient.Status().Update(c.t.Context(), pod))
 }
 
 // turn reconciles the pod of podOf and then the claim, both with fresh caches. It returns the pod.
 func (c *chosenClaim) turn(reconcile func() (*corev1.Pod, error)) *corev1.Pod {
 	c.t.Helper()
-	c.superCache[kind.Pod] = nil
+	c.SuperCache[kind.Pod] = nil
 	if pod := c.superPod(); pod != nil {
-		c.superCache[kind.Pod] = []client.Object{pod}
+		c.SuperCache[kind.Pod] = []client.Object{pod}
 	}
 	live, err := reconcile()
 	wait := &engine.WaitError{}
@@ -465,7 +466,7 @@ func TestPodOfAClaimThatIsNotMade(t *testing.T) {
 	require.Equal(t, "r1", live.Labels[schedulerv1alpha1.LabelSuperCluster])
 	c.wait(time.Minute)
 	c.refresh()
-	require.NotContains(t, c.claimShown(t).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
+	require.NotContains(t, claimShown(t, c.Pool).Annotations, schedulerv1alpha1.AnnotationSuperCluster)
 	live, err = reconcile()
 	require.NoError(t, err)
 	require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
@@ -477,13 +478,13 @@ func TestPodOfAClaimThatIsNotMade(t *testing.T) {
 // once the claim has one.
 func TestPodOfAClaimThatIsOnItsWay(t *testing.T) {
 	t.Parallel()
-	c := newChosenClaim(t, home(""))
+	c := newChosenClaim(t, kindtest.Home(""))
 	reconcile := c.podOf()
 	_, err := reconcile()
 	require.ErrorContains(t, err, "claim data, for which no super cluster is chosen")
-	claim := c.claimShown(t)
-	home("r1")(claim)
-	require.NoError(t, c.tenant.Client.Update(t.Context(), claim))
+	claim := claimShown(t, c.Pool)
+	kindtest.Home("r1")(claim)
+	require.NoError(t, c.Tenant.Client.Update(t.Context(), claim))
 	c.refresh()
 	for range 3 {
 		live, err := reconcile()
@@ -543,7 +544,7 @@ func TestClaimGoesWithItsPod(t *testing.T) {
 			if tc.change != nil {
 				claim := c.superClaim()
 				tc.change(claim)
-				require.NoError(t, c.superClient.Update(t.Context(), claim))
+				require.NoError(t, c.SuperClient.Update(t.Context(), claim))
 			}
 			turn := func() *corev1.Pod { return c.turn(reconcile) }
 			require.Contains(t, turn().Labels, schedulerv1alpha1.LabelSuperCluster)
@@ -558,7 +559,7 @@ func TestClaimGoesWithItsPod(t *testing.T) {
 			require.Nil(t, c.superPod())
 			require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
 			require.Equal(t, tc.reason, failedchoice.Of(live)["r1"].Reason)
-			claim := c.claimShown(t)
+			claim := claimShown(t, c.Pool)
 			if tc.stays {
 				require.Equal(t, "r1", claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
 				require.NotNil(t, c.superClaim())
@@ -588,15 +589,15 @@ func TestClaimThatComesBack(t *testing.T) {
 	var live *corev1.Pod
 	for range 8 {
 		live = c.turn(reconcile)
-		claim := c.claimShown(t)
+		claim := claimShown(t, c.Pool)
 		if claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster] == "" && live.Labels[schedulerv1alpha1.LabelSuperCluster] != "" {
-			home("r1")(claim)
-			require.NoError(t, c.tenant.Client.Update(t.Context(), claim))
+			kindtest.Home("r1")(claim)
+			require.NoError(t, c.Tenant.Client.Update(t.Context(), claim))
 			c.refresh()
 		}
 	}
 	require.NotContains(t, live.Labels, schedulerv1alpha1.LabelSuperCluster)
-	claim := c.claimShown(t)
+	claim := claimShown(t, c.Pool)
 	require.Equal(t, "r1", claim.Annotations[schedulerv1alpha1.AnnotationSuperCluster])
 	require.Equal(t, int32(1), failedchoice.Of(claim)["r1"].Count)
 	require.NotNil(t, c.superClaim())

@@ -20,6 +20,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestForbiddenEndpoints: which endpoints of a tenant's EndpointSlice go down, and when the tenant is told.
@@ -27,7 +28,7 @@ func TestForbiddenEndpoints(t *testing.T) {
 	t.Parallel()
 	pod := func(tenant, ip string, phase corev1.PodPhase) client.Object {
 		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tenant + "-web", Name: "p-" + ip}, Status: corev1.PodStatus{Phase: phase, PodIPs: []corev1.PodIP{{IP: ip}}}}
-		owner := ownerOf("pod-uid")
+		owner := kindtest.OwnerOf("pod-uid")
 		owner.ClusterKey = tenant
 		tenancy.SetOwner(object, owner)
 		return object
@@ -102,18 +103,18 @@ func TestForbiddenEndpoints(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.tenant.Config, p.tenant.Policy, p.env.SuperHost = serverAt("10.213.0.1:6443"), &policy.Ref{}, "https://10.213.0.2:6443"
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Tenant.Config, p.Tenant.Policy, p.Env.SuperHost = kindtest.ServerAt("10.213.0.1:6443"), &policy.Ref{}, "https://10.213.0.2:6443"
 			if tc.policy != nil {
-				p.tenant.Policy.Set(tc.policy)
+				p.Tenant.Policy.Set(tc.policy)
 			}
-			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-			p.superCache[kind.ServiceCIDR] = []client.Object{serviceCIDR("10.96.0.0/15")}
-			p.superCache[kind.Pod] = []client.Object{
-				pod(clusterKey, "10.214.1.2", corev1.PodRunning), pod(clusterKey, "10.214.1.3", corev1.PodSucceeded), pod("another", "10.214.1.4", corev1.PodRunning),
-				pod(clusterKey, "10.214.1.5", corev1.PodRunning),
+			p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.SuperCache[kind.ServiceCIDR] = []client.Object{kindtest.ServiceCIDR("10.96.0.0/15")}
+			p.SuperCache[kind.Pod] = []client.Object{
+				pod(kindtest.ClusterKey, "10.214.1.2", corev1.PodRunning), pod(kindtest.ClusterKey, "10.214.1.3", corev1.PodSucceeded), pod("another", "10.214.1.4", corev1.PodRunning),
+				pod(kindtest.ClusterKey, "10.214.1.5", corev1.PodRunning),
 			}
-			p.superCache[kind.Pod][3].SetNamespace(metav1.NamespaceDefault)
+			p.SuperCache[kind.Pod][3].SetNamespace(metav1.NamespaceDefault)
 			slice := &discoveryv1.EndpointSlice{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{tc.address}}, {Addresses: []string{"198.51.100.1"}}},
@@ -124,14 +125,14 @@ func TestForbiddenEndpoints(t *testing.T) {
 			if tc.ended {
 				slice.Endpoints[0].Conditions.Ready = ptr.To(false)
 			}
-			p.tenantCache[kind.EndpointSlice] = []client.Object{slice}
+			p.TenantCache[kind.EndpointSlice] = []client.Object{slice}
 			untouched := slice.DeepCopy()
 			live := &discoveryv1.EndpointSlice{}
 			for range 3 {
-				_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
+				_, err := p.Kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
 				require.NoError(t, err)
-				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-				p.superCache[kind.EndpointSlice] = []client.Object{live.DeepCopy()}
+				require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, live))
+				p.SuperCache[kind.EndpointSlice] = []client.Object{live.DeepCopy()}
 			}
 			want := []string{tc.address, "198.51.100.1"}
 			if tc.refused {
@@ -144,12 +145,12 @@ func TestForbiddenEndpoints(t *testing.T) {
 			require.Empty(t, cmp.Diff(want, got))
 			require.Empty(t, cmp.Diff(untouched, slice), "it lies in a cache")
 			if !tc.refused || tc.ended {
-				require.Empty(t, p.events.Events)
+				require.Empty(t, p.Events.Events)
 				return
 			}
-			require.NotEmpty(t, p.events.Events)
-			require.Equal(t, "Warning EndpointsForbidden Super cluster r1: addresses "+tc.address+" are the pool's, and no pod of the tenant has them here: their endpoints are left out", <-p.events.Events)
-			require.Empty(t, p.events.Events)
+			require.NotEmpty(t, p.Events.Events)
+			require.Equal(t, "Warning EndpointsForbidden Super cluster r1: addresses "+tc.address+" are the pool's, and no pod of the tenant has them here: their endpoints are left out", <-p.Events.Events)
+			require.Empty(t, p.Events.Events)
 		})
 	}
 }
@@ -159,26 +160,26 @@ func TestForbiddenEndpoints(t *testing.T) {
 func TestEndpointsByName(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []tenancyv1alpha1.NetworkMode{tenancyv1alpha1.NetworkIsolated, tenancyv1alpha1.NetworkOpen} {
-		p := newPool(t, interceptor.Funcs{})
+		p := kindtest.NewPool(t, interceptor.Funcs{})
 		rules, err := policy.New("small", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: mode}})
 		require.NoError(t, err)
-		p.tenant.Policy = &policy.Ref{}
-		p.tenant.Policy.Set(rules)
-		p.tenantCache[kind.EndpointSlice] = []client.Object{&discoveryv1.EndpointSlice{
+		p.Tenant.Policy = &policy.Ref{}
+		p.Tenant.Policy.Set(rules)
+		p.TenantCache[kind.EndpointSlice] = []client.Object{&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeFQDN,
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"metadata.internal"}}, {Addresses: []string{"b.internal"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}}},
 		}}
-		_, err = p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
+		_, err = p.Kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
 		require.NoError(t, err)
 		live := &discoveryv1.EndpointSlice{}
-		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
+		require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, live))
 		require.Empty(t, live.Endpoints)
-		p.superCache[kind.EndpointSlice] = []client.Object{live}
-		_, err = p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
+		p.SuperCache[kind.EndpointSlice] = []client.Object{live}
+		_, err = p.Kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
 		require.NoError(t, err)
-		require.NotEmpty(t, p.events.Events)
+		require.NotEmpty(t, p.Events.Events)
 		require.Equal(t, "Warning EndpointsForbidden Super cluster r1: names metadata.internal, b.internal may lead anywhere: the endpoints of an EndpointSlice of addressType FQDN are left out",
-			<-p.events.Events)
+			<-p.Events.Events)
 	}
 }
 
@@ -186,14 +187,14 @@ func TestEndpointsByName(t *testing.T) {
 func TestEndpointsOfPodsThatGo(t *testing.T) {
 	t.Parallel()
 	pod := func(phase corev1.PodPhase, ip string) client.Object {
-		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}, Status: corev1.PodStatus{Phase: phase, PodIP: ip}}
-		tenancy.SetOwner(object, ownerOf("pod-uid"))
+		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "p"}, Status: corev1.PodStatus{Phase: phase, PodIP: ip}}
+		tenancy.SetOwner(object, kindtest.OwnerOf("pod-uid"))
 		return object
 	}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.214.1.2"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.214.1.2"}}},
 	}
-	tenancy.SetOwner(slice, ownerOf("slice-uid"))
+	tenancy.SetOwner(slice, kindtest.OwnerOf("slice-uid"))
 	for _, tc := range []struct {
 		name     string
 		old, new client.Object
@@ -207,17 +208,17 @@ func TestEndpointsOfPodsThatGo(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.superCache[kind.EndpointSlice] = []client.Object{slice}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.SuperCache[kind.EndpointSlice] = []client.Object{slice}
 			var got []engine.Key
-			for _, key := range p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: tc.old, Current: tc.new}) {
+			for _, key := range p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: tc.old, Current: tc.new}) {
 				if key.Kind == kind.EndpointSlice {
 					got = append(got, key)
 				}
 			}
 			var want []engine.Key
 			if tc.want {
-				want = []engine.Key{{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}}
+				want = []engine.Key{{Tenant: kindtest.ClusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}}
 			}
 			require.Empty(t, cmp.Diff(want, got))
 		})
@@ -228,17 +229,17 @@ func TestEndpointsOfPodsThatGo(t *testing.T) {
 // that are no longer the tenant's: the pod that gets one next is somebody else's.
 func TestEndpointsOfATooLargeSlice(t *testing.T) {
 	t.Parallel()
-	for name, grow := range map[string]func(t *testing.T, p *pool, slice *discoveryv1.EndpointSlice){
-		"it holds too much": func(_ *testing.T, _ *pool, slice *discoveryv1.EndpointSlice) {
+	for name, grow := range map[string]func(t *testing.T, p *kindtest.Pool, slice *discoveryv1.EndpointSlice){
+		"it holds too much": func(_ *testing.T, _ *kindtest.Pool, slice *discoveryv1.EndpointSlice) {
 			slice.Labels = map[string]string{}
 			for i := range 6000 {
 				slice.Labels[fmt.Sprintf("key-%d", i)] = "value"
 			}
 		},
-		"there is no room": func(t *testing.T, p *pool, slice *discoveryv1.EndpointSlice) {
+		"there is no room": func(t *testing.T, p *kindtest.Pool, slice *discoveryv1.EndpointSlice) {
 			t.Helper()
-			p.tenant.Policy = &policy.Ref{}
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			p.Tenant.Policy = &policy.Ref{}
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "endpointslices", Count: 10, Bytes: resource.MustParse("1Ki")}}
 			}))
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"192.0.2.9"}, Hostname: ptr.To(strings.Repeat("x", 2000))})
@@ -246,22 +247,22 @@ func TestEndpointsOfATooLargeSlice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-			p.superCache[kind.Pod] = []client.Object{superPodAt("web", "a", "10.214.1.7", 1, nil), superPodAt("web", "b", "10.214.1.8", 1, nil)}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
+			p.SuperCache[kind.Pod] = []client.Object{kindtest.SuperPodAt("web", "a", "10.214.1.7", 1, nil), kindtest.SuperPodAt("web", "b", "10.214.1.8", 1, nil)}
 			slice := &discoveryv1.EndpointSlice{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "slice-uid"}, AddressType: discoveryv1.AddressTypeIPv4,
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.214.1.7"}}, {Addresses: []string{"10.214.1.8"}}},
 			}
-			p.tenantCache[kind.EndpointSlice] = []client.Object{slice}
+			p.TenantCache[kind.EndpointSlice] = []client.Object{slice}
 			addresses := func() (found []string) {
 				t.Helper()
-				_, err := p.kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
+				_, err := p.Kind(kind.EndpointSlice).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.EndpointSlice, Namespace: "web", Name: "front"}, 0)
 				require.NoError(t, err)
 				live := &discoveryv1.EndpointSlice{}
-				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-				p.superCache[kind.EndpointSlice] = []client.Object{live}
+				require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, live))
+				p.SuperCache[kind.EndpointSlice] = []client.Object{live}
 				for _, endpoint := range live.Endpoints {
 					found = append(found, endpoint.Addresses...)
 				}
@@ -270,7 +271,7 @@ func TestEndpointsOfATooLargeSlice(t *testing.T) {
 			require.Equal(t, []string{"10.214.1.7", "10.214.1.8"}, addresses())
 			grow(t, p, slice)
 			require.Equal(t, []string{"10.214.1.7", "10.214.1.8"}, addresses())
-			p.superCache[kind.Pod] = p.superCache[kind.Pod][1:]
+			p.SuperCache[kind.Pod] = p.SuperCache[kind.Pod][1:]
 			require.Equal(t, []string{"10.214.1.8"}, addresses())
 		})
 	}

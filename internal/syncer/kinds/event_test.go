@@ -21,11 +21,12 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 func TestTenantEvent(t *testing.T) {
 	t.Parallel()
-	const superNamespace = clusterKey + "-web"
+	const superNamespace = kindtest.ClusterKey + "-web"
 	from := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: superNamespace, Name: "web-1.1", UID: "event-uid", Labels: map[string]string{"of": "r1"}},
 		InvolvedObject: corev1.ObjectReference{
@@ -36,7 +37,7 @@ func TestTenantEvent(t *testing.T) {
 		Action: "Binding", ReportingController: "default-scheduler", ReportingInstance: "default-scheduler-host-of-r1", Source: corev1.EventSource{Component: "kubelet", Host: "n1"},
 	}
 	untouched := from.DeepCopy()
-	got := events.TenantEvent(from, tenantPod(nil), "r1")
+	got := events.TenantEvent(from, kindtest.TenantPod(nil), "r1")
 	require.Empty(t, cmp.Diff(untouched, from), "the Event lies in a cache")
 	want := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "web", Name: "web-1.1.r1"},
@@ -53,46 +54,46 @@ func TestTenantEvent(t *testing.T) {
 		"TriggeredScaleUp":  "pod triggered scale-up: [{acme-pool-n1 1->2 (max: 5)}]",
 	} {
 		from.Reason, from.Message = reason, message
-		words := events.TenantEvent(from, tenantPod(nil), "r1").Message
+		words := events.TenantEvent(from, kindtest.TenantPod(nil), "r1").Message
 		require.NotContains(t, words, "acme", "what is another tenant's, or of a node that this one does not know")
 		require.NotContains(t, words, "n1")
 		require.NotEmpty(t, words)
 	}
 	from.Reason, from.Message = "BackOff", "Back-off restarting failed container main in pod web-1_"+superNamespace+"(super-uid)"
-	require.Equal(t, "Back-off restarting failed container main in pod web-1_web(pod-uid)", events.TenantEvent(from, tenantPod(nil), "r1").Message)
+	require.Equal(t, "Back-off restarting failed container main in pod web-1_web(pod-uid)", events.TenantEvent(from, kindtest.TenantPod(nil), "r1").Message)
 }
 
 // TestEventOfService: what a load balancer's controller says of a Service comes up, in the tenant's words.
 func TestEventOfService(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	clock := testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
-	p.env.Clock = clock
-	service := serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
+	p.Env.Clock = clock
+	service := kindtest.ServiceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
 	service.UID = "service-uid"
-	superService := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front", UID: "super-uid"}}
-	tenancy.SetOwner(superService, ownerOf("service-uid"))
+	superService := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "front", UID: "super-uid"}}
+	tenancy.SetOwner(superService, kindtest.OwnerOf("service-uid"))
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: superService.Namespace, Name: "front.1"},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: superService.Namespace, Name: "front", UID: "super-uid"},
 		Reason:         "SyncLoadBalancerFailed", Message: "no address for " + superService.Namespace + "/front", LastTimestamp: metav1.Unix(10_000, 0),
 	}
-	p.tenantCache[kind.Service], p.superCache[kind.Service], p.superCache["event-of-service"] = []client.Object{service}, []client.Object{superService}, []client.Object{event}
-	key, ours := events.EventKey(p.superCache, event)
+	p.TenantCache[kind.Service], p.SuperCache[kind.Service], p.SuperCache["event-of-service"] = []client.Object{service}, []client.Object{superService}, []client.Object{event}
+	key, ours := events.EventKey(p.SuperCache, event)
 	require.True(t, ours)
 	reconcile := func() []corev1.Event {
-		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
+		_, err := p.Kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
 		require.NoError(t, err)
 		var events corev1.EventList
-		require.NoError(t, p.tenant.Client.List(t.Context(), &events))
+		require.NoError(t, p.Tenant.Client.List(t.Context(), &events))
 		return events.Items
 	}
 	superService.UID = "another"
 	require.Empty(t, reconcile(), "it is about an earlier one")
 	superService.UID = "super-uid"
-	tenancy.SetOwner(superService, ownerOf("another-uid"))
+	tenancy.SetOwner(superService, kindtest.OwnerOf("another-uid"))
 	require.Empty(t, reconcile(), "the tenant's is gone")
-	tenancy.SetOwner(superService, ownerOf("service-uid"))
+	tenancy.SetOwner(superService, kindtest.OwnerOf("service-uid"))
 	found := reconcile()
 	require.Len(t, found, 1)
 	require.Equal(t, corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "front", UID: "service-uid"}, found[0].InvolvedObject)
@@ -114,25 +115,25 @@ func TestEventsOfOtherKinds(t *testing.T) {
 		}}},
 		"event-of-networkpolicy": {kind.NetworkPolicy, "NetworkPolicy", "networking.k8s.io/v1", &networkingv1.NetworkPolicy{ObjectMeta: at}},
 	} {
-		p := newPool(t, interceptor.Funcs{})
-		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+		p := kindtest.NewPool(t, interceptor.Funcs{})
+		p.Env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
 		super, ok := tc.object.DeepCopyObject().(client.Object)
 		require.True(t, ok)
-		super.SetNamespace(clusterKey + "-web")
+		super.SetNamespace(kindtest.ClusterKey + "-web")
 		super.SetUID("super-uid")
-		tenancy.SetOwner(super, ownerOf("tenant-uid"))
+		tenancy.SetOwner(super, kindtest.OwnerOf("tenant-uid"))
 		event := &corev1.Event{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "data.1"},
-			InvolvedObject: corev1.ObjectReference{APIVersion: tc.version, Kind: tc.involved, Namespace: clusterKey + "-web", Name: "data", UID: "super-uid"},
-			Reason:         "ProvisioningFailed", Message: "no room for " + clusterKey + "-web/data", LastTimestamp: metav1.Unix(10_000, 0),
+			ObjectMeta:     metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "data.1"},
+			InvolvedObject: corev1.ObjectReference{APIVersion: tc.version, Kind: tc.involved, Namespace: kindtest.ClusterKey + "-web", Name: "data", UID: "super-uid"},
+			Reason:         "ProvisioningFailed", Message: "no room for " + kindtest.ClusterKey + "-web/data", LastTimestamp: metav1.Unix(10_000, 0),
 		}
-		p.tenantCache[tc.kind], p.superCache[tc.kind], p.superCache[source] = []client.Object{tc.object}, []client.Object{super}, []client.Object{event}
-		key, ours := events.EventKey(p.superCache, event)
+		p.TenantCache[tc.kind], p.SuperCache[tc.kind], p.SuperCache[source] = []client.Object{tc.object}, []client.Object{super}, []client.Object{event}
+		key, ours := events.EventKey(p.SuperCache, event)
 		require.True(t, ours)
-		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
+		_, err := p.Kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
 		require.NoError(t, err)
 		var events corev1.EventList
-		require.NoError(t, p.tenant.Client.List(t.Context(), &events))
+		require.NoError(t, p.Tenant.Client.List(t.Context(), &events))
 		require.Len(t, events.Items, 1, source)
 		require.Equal(t, corev1.ObjectReference{APIVersion: tc.version, Kind: tc.involved, Namespace: "web", Name: "data", UID: "tenant-uid"}, events.Items[0].InvolvedObject)
 		require.Equal(t, "no room for web/data", events.Items[0].Message)
@@ -143,14 +144,14 @@ func TestEventsOfOtherKinds(t *testing.T) {
 // gone, are not waited for at each start and patrol.
 func TestEventBeforeItsObject(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	event := builders.Owned(&corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p.1"},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: clusterKey + "-web", Name: "p", UID: "super-uid"},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "p.1"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: kindtest.ClusterKey + "-web", Name: "p", UID: "super-uid"},
 		LastTimestamp:  metav1.Unix(10_000, 0),
-	}, ownerOf("ns-uid"))
-	p.superCache[kind.Event] = []client.Object{event}
-	key, ours := events.EventKey(p.superCache, event)
+	}, kindtest.OwnerOf("ns-uid"))
+	p.SuperCache[kind.Event] = []client.Object{event}
+	key, ours := events.EventKey(p.SuperCache, event)
 	require.True(t, ours)
 	for _, tc := range []struct {
 		age, waited     time.Duration
@@ -162,12 +163,12 @@ func TestEventBeforeItsObject(t *testing.T) {
 		{age: time.Minute},
 		{age: time.Minute, unsynced: true, waits: true},
 	} {
-		p.env.SuperCache = p.superCache
+		p.Env.SuperCache = p.SuperCache
 		if tc.unsynced {
-			p.env.SuperCache = unfilled{cache: p.superCache, of: kind.Pod}
+			p.Env.SuperCache = kindtest.Unfilled{Cache: p.SuperCache, Of: kind.Pod}
 		}
-		p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0).Add(tc.age))
-		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, tc.waited)
+		p.Env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0).Add(tc.age))
+		_, err := p.Kind(kind.Event).Reconcile(t.Context(), key, tc.waited)
 		var wait *engine.WaitError
 		require.Equal(t, tc.waits, errors.As(err, &wait), "%v: %v", tc, err)
 		require.True(t, tc.waits || err == nil, "%v: %v", tc, err)
@@ -177,26 +178,26 @@ func TestEventBeforeItsObject(t *testing.T) {
 // TestEventsOnce tells news, and nothing that is old.
 func TestEventsOnce(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	clock := testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
-	p.env.Clock = clock
-	pod := tenantPod(nil)
+	p.Env.Clock = clock
+	pod := kindtest.TenantPod(nil)
 	superPod := &corev1.Pod{}
-	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
+	podspec.SuperPod(pod, superPod, kindtest.OwnerOf(pod.UID), nil, &podspec.PodEnvironment{})
 	superPod.UID = "super-uid"
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1", CreationTimestamp: metav1.Unix(1000, 0)},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: "web-1", UID: superPod.UID},
 		Reason:         "BackOff", Count: 1, LastTimestamp: metav1.Unix(10_000, 0),
 	}
-	p.tenantCache[kind.Pod], p.superCache[kind.Pod], p.superCache[kind.Event] = []client.Object{pod}, []client.Object{superPod}, []client.Object{event}
-	key, ours := events.EventKey(p.superCache, event)
+	p.TenantCache[kind.Pod], p.SuperCache[kind.Pod], p.SuperCache[kind.Event] = []client.Object{pod}, []client.Object{superPod}, []client.Object{event}
+	key, ours := events.EventKey(p.SuperCache, event)
 	require.True(t, ours)
 	count := func() int32 {
-		_, err := p.kind(kind.Event).Reconcile(t.Context(), key, 0)
+		_, err := p.Kind(kind.Event).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		var events corev1.EventList
-		require.NoError(t, p.tenant.Client.List(t.Context(), &events, client.InNamespace("web")))
+		require.NoError(t, p.Tenant.Client.List(t.Context(), &events, client.InNamespace("web")))
 		if len(events.Items) == 0 {
 			return 0
 		}
@@ -214,6 +215,6 @@ func TestEventsOnce(t *testing.T) {
 	event.Count, event.Message, event.InvolvedObject.UID = 3, "", "another"
 	require.Equal(t, int32(2), count(), "it is about an earlier pod")
 
-	_, ours = events.EventKey(p.superCache, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-1.1"}})
+	_, ours = events.EventKey(p.SuperCache, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-1.1"}})
 	require.False(t, ours)
 }

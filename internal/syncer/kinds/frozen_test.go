@@ -15,6 +15,7 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestCopiesThatWereMadeImmutable: what somebody makes immutable in a super cluster follows the tenant nevertheless: it
@@ -52,7 +53,7 @@ func TestCopiesThatWereMadeImmutable(t *testing.T) {
 				t.Parallel()
 				var got []string
 				var superObject client.Object
-				p := newPool(t, interceptor.Funcs{
+				p := kindtest.NewPool(t, interceptor.Funcs{
 					Create: func(_ context.Context, _ client.WithWatch, created client.Object, _ ...client.CreateOption) error {
 						got, superObject = append(got, "create"), created
 						return nil
@@ -66,11 +67,11 @@ func TestCopiesThatWereMadeImmutable(t *testing.T) {
 						return nil
 					},
 				})
-				p.placed(t)
-				reconciler := p.kind(kind)
+				p.Placed(t)
+				reconciler := p.Kind(kind)
 				reconcile := func(inTenant client.Object) {
-					p.tenantCache[kind] = []client.Object{inTenant}
-					_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "c"}, 0)
+					p.TenantCache[kind] = []client.Object{inTenant}
+					_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind, Namespace: "web", Name: "c"}, 0)
 					require.NoError(t, err)
 				}
 				reconcile(object("uid", tc.before, nil))
@@ -85,10 +86,10 @@ func TestCopiesThatWereMadeImmutable(t *testing.T) {
 						superObject.Immutable = ptr.To(true)
 					}
 				}
-				p.superCache[kind] = []client.Object{superObject}
+				p.SuperCache[kind] = []client.Object{superObject}
 				reconcile(object("uid", tc.now, tc.immutable))
 				if len(got) > 0 && got[0] == "delete super-uid" {
-					p.superCache[kind] = nil
+					p.SuperCache[kind] = nil
 					reconcile(object("uid", tc.now, tc.immutable))
 				}
 				require.Equal(t, tc.want, got)
@@ -100,7 +101,7 @@ func TestCopiesThatWereMadeImmutable(t *testing.T) {
 				changed.SetNamespace(superObject.GetNamespace())
 				changed.SetLabels(superObject.GetLabels())
 				changed.SetAnnotations(superObject.GetAnnotations())
-				p.superCache[kind], got = []client.Object{changed}, nil
+				p.SuperCache[kind], got = []client.Object{changed}, nil
 				for range 3 {
 					reconcile(object("uid", tc.now, tc.immutable))
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/choice"
 	"github.com/superpool/superpool/internal/syncer/kinds/pods"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestWhatAKeyHolds: what a syncer holds of an object beside its caches is no more than counts for it, whatever it
@@ -51,7 +52,7 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 			defer queue.ShutDown()
 			keys := make([]engine.Key, count)
 			for i := range keys {
-				keys[i] = engine.Key{Tenant: clusterKey, Kind: tc.kind, Namespace: "web", Name: fmt.Sprint("p", i)}
+				keys[i] = engine.Key{Tenant: kindtest.ClusterKey, Kind: tc.kind, Namespace: "web", Name: fmt.Sprint("p", i)}
 			}
 			words := strings.Repeat("x", tenancy.MaxEventNote)
 			before := heap()
@@ -109,14 +110,14 @@ func TestNothingIsHeldOfWhatIsGone(t *testing.T) {
 	_, err := c.wait(time.Second)
 	require.Error(t, err)
 	pod := c.tenantPod()
-	require.True(t, c.env.Said(c.key, pod, kind.ReasonFailedCreate))
-	require.NotEmpty(t, choice.UntakenOf(c.env).Of(c.key).Message)
+	require.True(t, c.Env.Said(c.key, pod, kind.ReasonFailedCreate))
+	require.NotEmpty(t, choice.UntakenOf(c.Env).Of(c.key).Message)
 
-	c.tenantCache[kind.Pod] = nil
+	c.TenantCache[kind.Pod] = nil
 	_, err = c.reconcile()
 	require.NoError(t, err)
-	require.False(t, c.env.Said(c.key, pod, kind.ReasonFailedCreate))
-	require.Empty(t, choice.UntakenOf(c.env).Of(c.key))
-	_, waits := c.env.QuotaWaiters.Next(c.key.Tenant, c.key.Namespace)
+	require.False(t, c.Env.Said(c.key, pod, kind.ReasonFailedCreate))
+	require.Empty(t, choice.UntakenOf(c.Env).Of(c.key))
+	_, waits := c.Env.QuotaWaiters.Next(c.key.Tenant, c.key.Namespace)
 	require.False(t, waits)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestHome looks at a load balancer and an Ingress from r1, wherever their home is, by the cache and by a live read.
@@ -28,14 +29,14 @@ func TestHome(t *testing.T) {
 	// nowhere has decided that nothing is placed, nobody has no NamespacePlacement, and undecided one without a home.
 	const nowhere, nobody, undecided = "nowhere", "nobody", "undecided"
 	placed := func(home string) *schedulerv1alpha1.NamespacePlacement {
-		held := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "1")
+		held := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "1")
 		switch home {
 		case nobody:
 			return nil
 		case undecided:
 			return held.Obj()
 		case nowhere:
-			np := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Obj()
+			np := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Obj()
 			np.Status.Conditions = append(np.Status.Conditions, metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced})
 			return np
 		}
@@ -71,14 +72,14 @@ func TestHome(t *testing.T) {
 		for _, kindName := range []string{kind.Service, kind.Ingress} {
 			t.Run(tc.name+", "+kindName, func(t *testing.T) {
 				t.Parallel()
-				p := newPool(t, interceptor.Funcs{})
-				p.tenant.Policy = &policy.Ref{}
-				p.tenant.Policy.Set(serving(t, "public"))
-				p.assigns(readerOf(t, placed(tc.cached)), readerOf(t, placed(tc.live)))
+				p := kindtest.NewPool(t, interceptor.Funcs{})
+				p.Tenant.Policy = &policy.Ref{}
+				p.Tenant.Policy.Set(kindtest.Serving(t, "public"))
+				p.Assigns(readerOf(t, placed(tc.cached)), readerOf(t, placed(tc.live)))
 				o := newHomeObject(t, p, kindName)
 				o.exists(t, tc.has == balancer, tc.has == other)
-				key := engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "front"}
-				_, err := p.kind(kindName).Reconcile(t.Context(), key, 0)
+				key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kindName, Namespace: "web", Name: "front"}
+				_, err := p.Kind(kindName).Reconcile(t.Context(), key, 0)
 				want, waits := tc.want, tc.waits
 				if kindName == kind.Ingress && want == other {
 					want = none
@@ -107,10 +108,10 @@ func TestHome(t *testing.T) {
 // its tenant so, once.
 func TestNowhereIsTold(t *testing.T) {
 	t.Parallel()
-	decided := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Obj()
+	decided := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Obj()
 	decided.Status.Conditions = append(decided.Status.Conditions, metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced})
 	other := func(clusters ...string) *schedulerv1alpha1.NamespacePlacement {
-		held := builders.Placement(clusterKey, "other")
+		held := builders.Placement(kindtest.ClusterKey, "other")
 		for _, cluster := range clusters {
 			held = held.Held(cluster, 1, "cpu", "1")
 		}
@@ -134,21 +135,21 @@ func TestNowhereIsTold(t *testing.T) {
 		for _, kind := range []string{kind.Service, kind.Ingress} {
 			t.Run(tc.name+", "+kind, func(t *testing.T) {
 				t.Parallel()
-				p := newPool(t, interceptor.Funcs{})
-				p.tenant.Policy = &policy.Ref{}
+				p := kindtest.NewPool(t, interceptor.Funcs{})
+				p.Tenant.Policy = &policy.Ref{}
 				if !tc.forbidden {
-					p.tenant.Policy.Set(serving(t, "public"))
+					p.Tenant.Policy.Set(kindtest.Serving(t, "public"))
 				}
-				meta := builders.Client(placementScheme(t)).WithObjects(tc.placements...).Build()
-				p.assigns(meta, meta)
+				meta := builders.Client(kindtest.PlacementScheme(t)).WithObjects(tc.placements...).Build()
+				p.Assigns(meta, meta)
 				o := newHomeObject(t, p, kind)
 				told := 0
 				for range 2 {
-					require.NoError(t, o.tenant.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "front"}, p.tenantCache[kind][0]))
-					p.tenantCache[kind][0].SetCreationTimestamp(metav1.NewTime(tc.created))
-					_, err := p.kind(kind).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind, Namespace: "web", Name: "front"}, 0)
+					require.NoError(t, o.tenant.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: "front"}, p.TenantCache[kind][0]))
+					p.TenantCache[kind][0].SetCreationTimestamp(metav1.NewTime(tc.created))
+					_, err := p.Kind(kind).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind, Namespace: "web", Name: "front"}, 0)
 					require.NoError(t, err)
-					for _, event := range p.told() {
+					for _, event := range p.Told() {
 						if strings.HasPrefix(event, "Warning NamespaceNotPlaced ") {
 							told++
 						}
@@ -163,7 +164,7 @@ func TestNowhereIsTold(t *testing.T) {
 
 func readerOf(t *testing.T, np *schedulerv1alpha1.NamespacePlacement) client.WithWatch {
 	t.Helper()
-	builder := builders.Client(placementScheme(t))
+	builder := builders.Client(kindtest.PlacementScheme(t))
 	if np != nil {
 		builder.WithObjects(np)
 	}
@@ -172,31 +173,31 @@ func readerOf(t *testing.T, np *schedulerv1alpha1.NamespacePlacement) client.Wit
 
 // homeObject is one object on both sides.
 type homeObject struct {
-	p      *pool
+	p      *kindtest.Pool
 	tenant client.Client
 	kind   string
 }
 
 // newHomeObject makes a tenant's object that knows an address.
-func newHomeObject(t *testing.T, p *pool, kindName string) *homeObject {
+func newHomeObject(t *testing.T, p *kindtest.Pool, kindName string) *homeObject {
 	t.Helper()
 	var object client.Object
 	if kindName == kind.Service {
-		service := serviceAt("web", "front", "", corev1.ServicePort{Port: 80})
+		service := kindtest.ServiceAt("web", "front", "", corev1.ServicePort{Port: 80})
 		service.UID, service.Spec.Type = "service-uid", corev1.ServiceTypeLoadBalancer
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}
 		object = service
 	} else {
-		ingress := ingressTo("front", "www.example.com")
+		ingress := kindtest.IngressTo("front", "www.example.com")
 		ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "203.0.113.9"}}
 		object = ingress
 	}
-	built := newClientBuilder().WithObjects(object).WithStatusSubresource(object).Build()
-	p.tenant.Client = answering(built, tenantUID)
+	built := kindtest.NewClientBuilder().WithObjects(object).WithStatusSubresource(object).Build()
+	p.Tenant.Client = kindtest.Answering(built, kindtest.TenantUID)
 	stored, _ := object.DeepCopyObject().(client.Object)
 	require.NoError(t, built.Get(t.Context(), client.ObjectKeyFromObject(object), stored))
-	p.tenantCache[kindName] = []client.Object{stored}
-	return &homeObject{p: p, tenant: p.tenant.Client, kind: kindName}
+	p.TenantCache[kindName] = []client.Object{stored}
+	return &homeObject{p: p, tenant: p.Tenant.Client, kind: kindName}
 }
 
 // exists lets the super object be there as the home has it, with an address, or as others have it.
@@ -205,40 +206,40 @@ func (o *homeObject) exists(t *testing.T, asHome, asOther bool) {
 	if !asHome && (!asOther || o.kind == kind.Ingress) {
 		return
 	}
-	owner := ownerOf(o.p.tenantCache[o.kind][0].GetUID())
+	owner := kindtest.OwnerOf(o.p.TenantCache[o.kind][0].GetUID())
 	var object client.Object
 	if o.kind == kind.Service {
-		service := serviceAt(clusterKey+"-web", "front", "", corev1.ServicePort{Port: 80})
+		service := kindtest.ServiceAt(kindtest.ClusterKey+"-web", "front", "", corev1.ServicePort{Port: 80})
 		if asHome {
 			service.Spec.Type = corev1.ServiceTypeLoadBalancer
 			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.1"}}
 		}
 		object = builders.Owned(service, owner)
 	} else {
-		ingress := ingressTo("front", "www.example.com")
-		ingress.Namespace = clusterKey + "-web"
+		ingress := kindtest.IngressTo("front", "www.example.com")
+		ingress.Namespace = kindtest.ClusterKey + "-web"
 		ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "198.51.100.1"}}
 		object = builders.Owned(ingress, owner)
 	}
 	object.SetUID("super-uid")
 	object.SetResourceVersion("")
-	require.NoError(t, o.p.superClient.Create(t.Context(), object))
-	o.p.superCache[o.kind] = []client.Object{object}
+	require.NoError(t, o.p.SuperClient.Create(t.Context(), object))
+	o.p.SuperCache[o.kind] = []client.Object{object}
 }
 
 // there returns what the super cluster has: none, balancer or other.
 func (o *homeObject) there(t *testing.T) string {
 	t.Helper()
-	name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
+	name := types.NamespacedName{Namespace: kindtest.ClusterKey + "-web", Name: "front"}
 	if o.kind == kind.Ingress {
-		if isGone(t.Context(), o.p.superClient, name, &networkingv1.Ingress{}) {
+		if isGone(t.Context(), o.p.SuperClient, name, &networkingv1.Ingress{}) {
 			return ""
 		}
 		return "balancer"
 	}
 	service := &corev1.Service{}
 	switch {
-	case isGone(t.Context(), o.p.superClient, name, service):
+	case isGone(t.Context(), o.p.SuperClient, name, service):
 		return ""
 	case service.Spec.Type == corev1.ServiceTypeLoadBalancer:
 		return "balancer"
@@ -311,26 +312,26 @@ func TestUnlistedAnnotations(t *testing.T) {
 			}
 			t.Run(tc.name+", "+kindName, func(t *testing.T) {
 				t.Parallel()
-				p := newPool(t, interceptor.Funcs{})
-				p.tenant.Policy = &policy.Ref{}
-				p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+				p := kindtest.NewPool(t, interceptor.Funcs{})
+				p.Tenant.Policy = &policy.Ref{}
+				p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 					spec.Limits.LoadBalancers, spec.Limits.NodePorts = 4, 100
 					spec.Traffic.IngressClass, spec.Traffic.IngressHosts = "public", []string{"*.example.com"}
 					if tc.listed {
 						spec.Traffic.Annotations = []string{annotation}
 					}
 				}))
-				meta := readerOf(t, builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Home("r1").Obj())
-				p.assigns(meta, meta)
+				meta := readerOf(t, builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1, "cpu", "1").Home("r1").Obj())
+				p.Assigns(meta, meta)
 				o := newHomeObject(t, p, kindName)
 				if tc.asks != "" {
-					p.tenantCache[kindName][0].SetAnnotations(map[string]string{annotation: tc.asks, "kubectl.kubernetes.io/last-applied-configuration": "{}", "plain": "x"})
+					p.TenantCache[kindName][0].SetAnnotations(map[string]string{annotation: tc.asks, "kubectl.kubernetes.io/last-applied-configuration": "{}", "plain": "x"})
 				}
 				o.exists(t, tc.has == balancer, tc.has == other)
-				name := types.NamespacedName{Namespace: clusterKey + "-web", Name: "front"}
+				name := types.NamespacedName{Namespace: kindtest.ClusterKey + "-web", Name: "front"}
 				read := func() client.Object {
 					object := map[string]client.Object{kind.Ingress: &networkingv1.Ingress{}, kind.Service: &corev1.Service{}}[kindName]
-					if isGone(t.Context(), p.superClient, name, object) {
+					if isGone(t.Context(), p.SuperClient, name, object) {
 						return nil
 					}
 					return object
@@ -340,21 +341,21 @@ func TestUnlistedAnnotations(t *testing.T) {
 					annotations := had.GetAnnotations()
 					annotations[annotation], annotations["tenancy.x-k8s.io/copied-annotations"] = tc.had, annotation
 					had.SetAnnotations(annotations)
-					require.NoError(t, p.superClient.Update(t.Context(), had))
-					p.superCache[kindName] = []client.Object{had}
+					require.NoError(t, p.SuperClient.Update(t.Context(), had))
+					p.SuperCache[kindName] = []client.Object{had}
 				}
 				for range 3 {
-					_, err := p.kind(kindName).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "front"}, 0)
+					_, err := p.Kind(kindName).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kindName, Namespace: "web", Name: "front"}, 0)
 					require.NoError(t, err)
-					tenantObject, _ := p.tenantCache[kindName][0].DeepCopyObject().(client.Object)
+					tenantObject, _ := p.TenantCache[kindName][0].DeepCopyObject().(client.Object)
 					require.NoError(t, o.tenant.Get(t.Context(), client.ObjectKeyFromObject(tenantObject), tenantObject))
-					tenantObject.SetAnnotations(p.tenantCache[kindName][0].GetAnnotations())
-					p.tenantCache[kindName] = []client.Object{tenantObject}
+					tenantObject.SetAnnotations(p.TenantCache[kindName][0].GetAnnotations())
+					p.TenantCache[kindName] = []client.Object{tenantObject}
 					if now := read(); now != nil {
 						if now.GetUID() == "" {
 							now.SetUID("super-uid")
 						}
-						p.superCache[kindName] = []client.Object{now}
+						p.SuperCache[kindName] = []client.Object{now}
 					}
 				}
 				want := o.can(tc.want)
@@ -363,11 +364,11 @@ func TestUnlistedAnnotations(t *testing.T) {
 					require.Equal(t, tc.wantValue, read().GetAnnotations()[annotation])
 				}
 				if tc.wantEvent == "" {
-					require.Empty(t, p.events.Events)
+					require.Empty(t, p.Events.Events)
 					return
 				}
-				require.Len(t, p.events.Events, 1)
-				event := <-p.events.Events
+				require.Len(t, p.Events.Events, 1)
+				event := <-p.Events.Events
 				require.Contains(t, event, tc.wantEvent)
 				require.Contains(t, event, annotation)
 			})

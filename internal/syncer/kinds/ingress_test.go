@@ -11,34 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/kinds/services"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// serving returns a policy that allows Ingresses.
-func serving(t testing.TB, class string) *policy.Policy {
-	t.Helper()
-	return policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
-		spec.Limits.LoadBalancers = 4
-		spec.Limits.NodePorts = 100
-		spec.Traffic = tenancyv1alpha1.TrafficRules{
-			IngressClasses: []string{"public"}, IngressClass: class, IngressHosts: []string{"*.example.com"}, Annotations: []string{"nginx.ingress.kubernetes.io/*"},
-		}
-	})
-}
-
-func ingressTo(service string, hosts ...string) *networkingv1.Ingress {
-	ingress := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "ingress-uid"}}
-	for _, host := range hosts {
-		ingress.Spec.Rules = append(ingress.Spec.Rules, networkingv1.IngressRule{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{
-			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
-				Path: "/", Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: service}},
-			}}},
-		}})
-	}
-	return ingress
-}
 
 func TestSuperIngress(t *testing.T) {
 	t.Parallel()
@@ -55,7 +31,7 @@ func TestSuperIngress(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			from := ingressTo("front", "www.example.com")
+			from := kindtest.IngressTo("front", "www.example.com")
 			from.Spec.IngressClassName = tc.class
 			from.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"www.example.com"}, SecretName: "certificate"}}
 			from.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}
@@ -65,7 +41,7 @@ func TestSuperIngress(t *testing.T) {
 			untouched := from.DeepCopy()
 			status := networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.9"}}}}
 			got := &networkingv1.Ingress{Status: status, Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{}}}
-			services.SuperIngress(from, got, serving(t, tc.byDefault))
+			services.SuperIngress(from, got, kindtest.Serving(t, tc.byDefault))
 			require.Empty(t, cmp.Diff(untouched, from), "the tenant's Ingress lies in a cache")
 			want := untouched.Spec.DeepCopy()
 			want.IngressClassName = tc.want
@@ -101,7 +77,7 @@ func FuzzSuperIngress(f *testing.F) {
 	f.Add(`{"spec":{"ingressClassName":"public","rules":[{"host":"www.example.com"}]}}`, `{}`)
 	f.Add(`{"spec":{"rules":[{"host":"www.example.com","http":{"paths":[{"backend":{"resource":{"kind":"Bucket"}}}]}},{}]}}`, `{"spec":{"defaultBackend":{}}}`)
 	f.Add(`{"metadata":{"annotations":{"kubernetes.io/ingress.class":"other"}},"spec":{"tls":[{"hosts":["example.com",""]}]}}`, `{"spec":{"ingressClassName":"kept"}}`)
-	rules := serving(f, "public")
+	rules := kindtest.Serving(f, "public")
 	f.Fuzz(func(t *testing.T, tenantText, superText string) {
 		tenantIngress, superIngress := &networkingv1.Ingress{}, &networkingv1.Ingress{}
 		if json.Unmarshal([]byte(tenantText), tenantIngress) != nil || json.Unmarshal([]byte(superText), superIngress) != nil {

@@ -26,15 +26,12 @@ import (
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/syncer/kinds/network"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
-var (
-	bothWays     = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
-	isolationKey = engine.Key{Tenant: clusterKey, Kind: kind.Isolation, Namespace: "web", Name: "superpool-isolation"}
-)
+var bothWays = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 
 func policySelecting(name string, selector *metav1.LabelSelector, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
@@ -83,7 +80,7 @@ func TestIsolationPolicies(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, closed, bound := network.IsolationPolicies(tc.own, clusterKey, confinement())
+			got, closed, bound := network.IsolationPolicies(tc.own, kindtest.ClusterKey, confinement())
 			require.Empty(t, cmp.Diff(tc.wantClosed, closed))
 			require.Empty(t, bound)
 			var want []*networkingv1.NetworkPolicy
@@ -113,7 +110,7 @@ func TestIsolationPolicies(t *testing.T) {
 func TestIsolationProperty(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 8))
-	keys, values := []string{"app", "app.kubernetes.io/name", "tenancy.x-k8s.io/cluster"}, []string{"x", "y", clusterKey}
+	keys, values := []string{"app", "app.kubernetes.io/name", "tenancy.x-k8s.io/cluster"}, []string{"x", "y", kindtest.ClusterKey}
 	selects := func(policies []*networkingv1.NetworkPolicy, object labels.Set, direction networkingv1.PolicyType, only func(*networkingv1.NetworkPolicy) bool) bool {
 		return slices.ContainsFunc(policies, func(policy *networkingv1.NetworkPolicy) bool {
 			types := policy.Spec.PolicyTypes
@@ -132,12 +129,12 @@ func TestIsolationProperty(t *testing.T) {
 			policy := policySelecting(fmt.Sprint(i), &selector, [][]networkingv1.PolicyType{nil, bothWays, bothWays[:1], bothWays[1:]}[random.IntN(4)]...)
 			own = append(own, policy)
 			down := &networkingv1.NetworkPolicy{}
-			network.SuperNetworkPolicy(policy, down, clusterKey, confinement())
+			network.SuperNetworkPolicy(policy, down, kindtest.ClusterKey, confinement())
 			super = append(super, down)
 		}
-		ours, closed, _ := network.IsolationPolicies(own, clusterKey, confinement())
+		ours, closed, _ := network.IsolationPolicies(own, kindtest.ClusterKey, confinement())
 		for range 20 {
-			object, superObject := labels.Set{}, labels.Set{"tenancy.x-k8s.io/cluster": clusterKey}
+			object, superObject := labels.Set{}, labels.Set{"tenancy.x-k8s.io/cluster": kindtest.ClusterKey}
 			for _, key := range keys {
 				if random.IntN(3) > 0 {
 					value := values[random.IntN(len(values))]
@@ -155,30 +152,21 @@ func TestIsolationProperty(t *testing.T) {
 	}
 }
 
-// isolationFloor returns the policy that pods of the tenant's namespace web wait for.
-func isolationFloor() *networkingv1.NetworkPolicy {
-	floor := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
-		Namespace: clusterKey + "-web", Name: "superpool-isolation", Labels: map[string]string{network.LabelIsolation: "floor"},
-	}}
-	tenancy.SetOwner(floor, ownerOf("ns-uid"))
-	return floor
-}
-
 // isolation reconciles the policies of ours in namespace web until nothing changes, and returns them by name.
-func (p *pool) isolation(t *testing.T) map[string]*networkingv1.NetworkPolicy {
+func isolation(t *testing.T, p *kindtest.Pool) map[string]*networkingv1.NetworkPolicy {
 	t.Helper()
 	found := map[string]*networkingv1.NetworkPolicy{}
-	p.superCache[kind.Isolation] = nil
+	p.SuperCache[kind.Isolation] = nil
 	for range 3 {
-		_, err := p.kind(kind.Isolation).Reconcile(t.Context(), isolationKey, 0)
+		_, err := p.Kind(kind.Isolation).Reconcile(t.Context(), kindtest.IsolationKey, 0)
 		require.NoError(t, err)
 		var list networkingv1.NetworkPolicyList
-		require.NoError(t, p.superClient.List(t.Context(), &list, client.HasLabels{network.LabelIsolation}))
+		require.NoError(t, p.SuperClient.List(t.Context(), &list, client.HasLabels{network.LabelIsolation}))
 		clear(found)
-		p.superCache[kind.Isolation] = nil
+		p.SuperCache[kind.Isolation] = nil
 		for i := range list.Items {
 			found[list.Items[i].Name] = &list.Items[i]
-			p.superCache[kind.Isolation] = append(p.superCache[kind.Isolation], &list.Items[i])
+			p.SuperCache[kind.Isolation] = append(p.SuperCache[kind.Isolation], &list.Items[i])
 		}
 	}
 	return found
@@ -196,18 +184,18 @@ func namesOf(policies map[string]*networkingv1.NetworkPolicy) []string {
 // TestIsolation lets a tenant write policies, others change ours, and the operator open the tenant's network.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	p.tenant.Config, p.tenant.Policy = serverAt("https://10.213.0.1:6443"), &policy.Ref{}
-	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-	p.superCache[kind.APIServer] = []client.Object{
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	p.Tenant.Config, p.Tenant.Policy = kindtest.ServerAt("https://10.213.0.1:6443"), &policy.Ref{}
+	p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.SuperCache[kind.APIServer] = []client.Object{
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.213.0.1"}}}},
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "other"}, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}},
 	}
-	p.env.SuperHost, p.env.VNAgent = "https://10.213.0.2", kind.VNAgent{Port: 10550}
+	p.Env.SuperHost, p.Env.VNAgent = "https://10.213.0.2", kind.VNAgent{Port: 10550}
 
 	all := []string{"superpool-isolation", "superpool-isolation-egress-0", "superpool-isolation-ingress-0"}
-	found := p.isolation(t)
+	found := isolation(t, p)
 	require.Equal(t, all, namesOf(found))
 	outside := peers{selectorPeer(ofTenant(), nil), peerAt("0.0.0.0/0", "10.213.0.1/32", "10.213.0.2/32", "10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"), peerAt("::/0", "fd00:ec2::254/128")}
 	require.Empty(t, cmp.Diff(egressRules{
@@ -217,45 +205,45 @@ func TestIsolation(t *testing.T) {
 	for _, each := range found {
 		owner, owned := tenancy.GetOwner(each)
 		require.True(t, owned)
-		require.Equal(t, ownerOf("ns-uid"), owner)
+		require.Equal(t, kindtest.OwnerOf("ns-uid"), owner)
 	}
 
 	// Others change and add what is ours.
 	floor := found[all[0]].DeepCopy()
 	floor.Spec.Ingress = ingressRules{{}}
-	require.NoError(t, p.superClient.Update(t.Context(), floor))
-	require.NoError(t, p.superClient.Delete(t.Context(), found[all[1]]))
+	require.NoError(t, p.SuperClient.Update(t.Context(), floor))
+	require.NoError(t, p.SuperClient.Delete(t.Context(), found[all[1]]))
 	forged := found[all[2]].DeepCopy()
 	forged.Name, forged.ResourceVersion = "superpool-isolation-ingress-9", ""
-	require.NoError(t, p.superClient.Create(t.Context(), forged))
-	p.isolation(t)
-	found = p.isolation(t)
+	require.NoError(t, p.SuperClient.Create(t.Context(), forged))
+	isolation(t, p)
+	found = isolation(t, p)
 	require.Equal(t, all, namesOf(found))
 	require.Empty(t, found[all[0]].Spec.Ingress)
 
 	// The tenant has policies: the last one closes all pods.
 	closes := policySelecting("closes", &metav1.LabelSelector{}, bothWays...)
-	p.tenantCache[kind.NetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
-	require.Equal(t, all, namesOf(p.isolation(t)))
-	p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy], closes)
-	require.Equal(t, all[:1], namesOf(p.isolation(t)))
-	p.tenantCache[kind.NetworkPolicy] = nil
-	require.Equal(t, all, namesOf(p.isolation(t)))
+	p.TenantCache[kind.NetworkPolicy] = []client.Object{policySelecting("one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}})}
+	require.Equal(t, all, namesOf(isolation(t, p)))
+	p.TenantCache[kind.NetworkPolicy] = append(p.TenantCache[kind.NetworkPolicy], closes)
+	require.Equal(t, all[:1], namesOf(isolation(t, p)))
+	p.TenantCache[kind.NetworkPolicy] = nil
+	require.Equal(t, all, namesOf(isolation(t, p)))
 
 	// The operator opens the network, and closes it.
 	open, err := policy.New("open", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}})
 	require.NoError(t, err)
-	p.tenant.Policy.Set(open)
-	require.Empty(t, p.isolation(t))
-	p.tenant.Policy.Set(policy.Default())
-	require.Equal(t, all, namesOf(p.isolation(t)))
+	p.Tenant.Policy.Set(open)
+	require.Empty(t, isolation(t, p))
+	p.Tenant.Policy.Set(policy.Default())
+	require.Equal(t, all, namesOf(isolation(t, p)))
 }
 
 // TestIsolationOrder: the floor is written last and deleted first, and a tenant's policy of that name is no hole.
 func TestIsolationOrder(t *testing.T) {
 	t.Parallel()
 	var writes []string
-	p := newPool(t, interceptor.Funcs{
+	p := kindtest.NewPool(t, interceptor.Funcs{
 		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			writes = append(writes, "create "+object.GetName())
 			return to.Create(ctx, object, options...)
@@ -265,56 +253,56 @@ func TestIsolationOrder(t *testing.T) {
 			return to.Delete(ctx, object, options...)
 		},
 	})
-	p.placed(t)
-	p.tenant.Policy = &policy.Ref{}
+	p.Placed(t)
+	p.Tenant.Policy = &policy.Ref{}
 	squatter := policySelecting("superpool-isolation", matching(need("nobody", opExists)))
-	squatter.Namespace = clusterKey + "-web"
+	squatter.Namespace = kindtest.ClusterKey + "-web"
 	squatter.UID = "super-uid"
-	tenancy.SetOwner(squatter, ownerOf("policy-uid"))
-	require.NoError(t, p.superClient.Create(t.Context(), squatter))
+	tenancy.SetOwner(squatter, kindtest.OwnerOf("policy-uid"))
+	require.NoError(t, p.SuperClient.Create(t.Context(), squatter))
 	writes = nil
-	found := p.isolation(t)
+	found := isolation(t, p)
 	require.Equal(t, []string{"create superpool-isolation-ingress-0", "create superpool-isolation-egress-0", "create superpool-isolation"}, writes)
 	require.Empty(t, cmp.Diff(metav1.LabelSelector{}, found["superpool-isolation"].Spec.PodSelector))
 
 	// The tenant is told; ours stays.
 	tenants := policySelecting("superpool-isolation", matching(need("nobody", opExists)))
 	tenants.UID = "policy-uid"
-	p.tenantCache[kind.NetworkPolicy] = []client.Object{tenants}
-	_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "superpool-isolation"}, 0)
+	p.TenantCache[kind.NetworkPolicy] = []client.Object{tenants}
+	_, err := p.Kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "superpool-isolation"}, 0)
 	require.NoError(t, err)
-	require.NotEmpty(t, p.events.Events)
-	require.Equal(t, "Warning Conflict Super cluster r1 has a networkpolicy of that name with another owner", <-p.events.Events)
-	p.tenantCache[kind.NetworkPolicy] = nil
+	require.NotEmpty(t, p.Events.Events)
+	require.Equal(t, "Warning Conflict Super cluster r1 has a networkpolicy of that name with another owner", <-p.Events.Events)
+	p.TenantCache[kind.NetworkPolicy] = nil
 
 	writes = nil
 	open, err := policy.New("open", &tenancyv1alpha1.TenantPolicySpec{Network: tenancyv1alpha1.NetworkRules{Mode: tenancyv1alpha1.NetworkOpen}})
 	require.NoError(t, err)
-	p.tenant.Policy.Set(open)
-	require.Empty(t, p.isolation(t))
+	p.Tenant.Policy.Set(open)
+	require.Empty(t, isolation(t, p))
 	require.Equal(t, []string{"delete superpool-isolation", "delete superpool-isolation-egress-0", "delete superpool-isolation-ingress-0"}, writes)
 }
 
 // TestIsolationBound tells the tenant of its youngest policy that its selectors are too many, once, and closes.
 func TestIsolationBound(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
 	for i := range 5 {
 		each := policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{"a": fmt.Sprint(i), "b": fmt.Sprint(i)}}, bothWays...)
 		each.CreationTimestamp = metav1.Unix(int64(1000-i), 0)
-		p.tenantCache[kind.NetworkPolicy] = append(p.tenantCache[kind.NetworkPolicy], each)
+		p.TenantCache[kind.NetworkPolicy] = append(p.TenantCache[kind.NetworkPolicy], each)
 	}
-	require.Equal(t, []string{"superpool-isolation"}, namesOf(p.isolation(t)))
-	require.NotEmpty(t, p.events.Events)
+	require.Equal(t, []string{"superpool-isolation"}, namesOf(isolation(t, p)))
+	require.NotEmpty(t, p.Events.Events)
 	require.Equal(t, "Warning TooManyNetworkPolicies Super cluster r1: it takes more than 16 NetworkPolicies to select the pods that none of the 5 of namespace web selects: "+
-		"nothing is allowed to those pods (Ingress, Egress). One with an empty podSelector, or selectors of fewer labels, need none", <-p.events.Events)
-	require.Empty(t, p.events.Events)
+		"nothing is allowed to those pods (Ingress, Egress). One with an empty podSelector, or selectors of fewer labels, need none", <-p.Events.Events)
+	require.Empty(t, p.Events.Events)
 
-	p.tenantCache[kind.NetworkPolicy][4].(*networkingv1.NetworkPolicy).Spec.PodSelector = *matching(need("a", opIn, make([]string, 101)...))
-	require.Equal(t, []string{"superpool-isolation"}, namesOf(p.isolation(t)))
+	p.TenantCache[kind.NetworkPolicy][4].(*networkingv1.NetworkPolicy).Spec.PodSelector = *matching(need("a", opIn, make([]string, 101)...))
+	require.Equal(t, []string{"superpool-isolation"}, namesOf(isolation(t, p)))
 	require.Equal(t, "Warning TooManyNetworkPolicies Super cluster r1: the podSelector of NetworkPolicy 4 has a requirement of more than 100 values: "+
-		"nothing is allowed to the pods of namespace web that no NetworkPolicy selects (Ingress, Egress)", <-p.events.Events)
+		"nothing is allowed to the pods of namespace web that no NetworkPolicy selects (Ingress, Egress)", <-p.Events.Events)
 }
 
 // TestIsolationBytes: what allows something to pods that no policy selects has a bound, in each direction, however many
@@ -326,7 +314,7 @@ func TestIsolationBytes(t *testing.T) {
 		closed = append(closed, fmt.Sprintf("10.%d.%d.0/25", i, i), fmt.Sprintf("fd00:1111:2222:3333:4444:5555:%x:0/115", i))
 	}
 	wide := &network.Confinement{Ranges: network.NewRanges(prefixes(closed...), nil)}
-	ours, none, bound := network.IsolationPolicies(nil, clusterKey, wide)
+	ours, none, bound := network.IsolationPolicies(nil, kindtest.ClusterKey, wide)
 	require.Empty(t, none)
 	require.Empty(t, bound)
 	require.Len(t, ours, 3)
@@ -337,11 +325,11 @@ func TestIsolationBytes(t *testing.T) {
 	for i := range 3 {
 		own = append(own, policySelecting(fmt.Sprint(i), &metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprint("a", i): "", fmt.Sprint("b", i): ""}}, bothWays...))
 	}
-	ours, none, bound = network.IsolationPolicies(own, clusterKey, confinement())
+	ours, none, bound = network.IsolationPolicies(own, kindtest.ClusterKey, confinement())
 	require.Empty(t, none)
 	require.Empty(t, bound)
 	require.Len(t, ours, 17)
-	ours, none, bound = network.IsolationPolicies(own, clusterKey, wide)
+	ours, none, bound = network.IsolationPolicies(own, kindtest.ClusterKey, wide)
 	require.Equal(t, []string{"Ingress", "Egress"}, none)
 	require.Regexp(t, `^the policies that select the pods which no NetworkPolicy selects take \d+ bytes, and at most 32768 may$`, bound)
 	require.Len(t, ours, 1, "the floor is there")
@@ -420,7 +408,7 @@ func TestIsolationOfHugeSelectors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
-			ours, closed, bound := network.IsolationPolicies(tc.own, clusterKey, confinement())
+			ours, closed, bound := network.IsolationPolicies(tc.own, kindtest.ClusterKey, confinement())
 			require.Less(t, time.Since(start), time.Minute)
 			require.Equal(t, tc.bound, bound)
 			require.Equal(t, []string{"Ingress", "Egress"}, closed)
@@ -438,51 +426,51 @@ func TestIsolationWakes(t *testing.T) {
 	rules.Spec.Egress = egressRules{{}}
 	types := front.DeepCopy()
 	types.Spec.PolicyTypes = bothWays[:1]
-	node, beating := nodeAt("10.213.0.11", "10.214.1.0/24"), nodeAt("10.213.0.11", "10.214.1.0/24")
+	node, beating := kindtest.NodeAt("10.213.0.11", "10.214.1.0/24"), kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")
 	beating.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}}
-	floor := isolationFloor()
+	floor := kindtest.IsolationFloor()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: floor.Namespace, Name: "superpool", Labels: floor.Labels, Annotations: floor.Annotations}}
 	for _, tc := range []struct {
 		name string
 		kind.Change
 		want []engine.Key
 	}{
-		{name: "a policy is new", Change: kind.Change{Kind: kind.NetworkPolicy, Current: front}, want: []engine.Key{isolationKey}},
-		{name: "a policy is gone", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front}, want: []engine.Key{isolationKey}},
+		{name: "a policy is new", Change: kind.Change{Kind: kind.NetworkPolicy, Current: front}, want: []engine.Key{kindtest.IsolationKey}},
+		{name: "a policy is gone", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front}, want: []engine.Key{kindtest.IsolationKey}},
 		{name: "other rules", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front, Current: rules}},
-		{name: "other directions", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front, Current: types}, want: []engine.Key{isolationKey}},
+		{name: "other directions", Change: kind.Change{Kind: kind.NetworkPolicy, Old: front, Current: types}, want: []engine.Key{kindtest.IsolationKey}},
 		{name: "a node is new", Change: kind.Change{Kind: kind.Node, Side: kind.SuperSide, Current: node}, want: []engine.Key{look}},
 		{name: "a node is heard of", Change: kind.Change{Kind: kind.Node, Side: kind.SuperSide, Old: node, Current: beating}},
 		{
-			name: "a node moves", Change: kind.Change{Kind: kind.Node, Side: kind.SuperSide, Old: node, Current: nodeAt("10.213.0.12", "10.214.1.0/24")},
+			name: "a node moves", Change: kind.Change{Kind: kind.Node, Side: kind.SuperSide, Old: node, Current: kindtest.NodeAt("10.213.0.12", "10.214.1.0/24")},
 			want: []engine.Key{look},
 		},
 		{
 			name: "the floor is there", Change: kind.Change{Kind: kind.Isolation, Side: kind.SuperSide, Current: floor},
-			want: []engine.Key{isolationKey, {Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}},
+			want: []engine.Key{kindtest.IsolationKey, {Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}},
 		},
 		{
 			name: "the quota is there", Change: kind.Change{Kind: kind.Quota, Side: kind.SuperSide, Current: quota},
 			want: []engine.Key{
-				{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"},
-				{Tenant: clusterKey, Kind: kind.Token, Namespace: "web", Name: "p/"},
-				{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"},
-				{Tenant: clusterKey, Kind: kind.Node},
-				isolationKey,
-				{Tenant: clusterKey, Kind: kind.Offer},
+				{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"},
+				{Tenant: kindtest.ClusterKey, Kind: kind.Token, Namespace: "web", Name: "p/"},
+				{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"},
+				{Tenant: kindtest.ClusterKey, Kind: kind.Node},
+				kindtest.IsolationKey,
+				{Tenant: kindtest.ClusterKey, Kind: kind.Offer},
 			},
 		},
-		{name: "the floor changes", Change: kind.Change{Kind: kind.Isolation, Side: kind.SuperSide, Old: floor, Current: floor}, want: []engine.Key{isolationKey}},
+		{name: "the floor changes", Change: kind.Change{Kind: kind.Isolation, Side: kind.SuperSide, Old: floor, Current: floor}, want: []engine.Key{kindtest.IsolationKey}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p"}}}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.TenantCache[kind.Pod] = []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p"}}}
 			if tc.Side == kind.TenantSide {
-				tc.Tenant = clusterKey
+				tc.Tenant = kindtest.ClusterKey
 			}
 			var got []engine.Key
-			for _, key := range p.env.Changed(tc.Change) {
+			for _, key := range p.Env.Changed(tc.Change) {
 				if key.Kind != kind.NetworkPolicy {
 					got = append(got, key)
 				}
@@ -496,12 +484,12 @@ func TestIsolationWakes(t *testing.T) {
 // policies too.
 func TestIsolationOfNamespaces(t *testing.T) {
 	t.Parallel()
-	for _, spec := range kinds.Specs() {
+	for _, spec := range kindtest.NewPool(t, interceptor.Funcs{}).Env.Declared {
 		if spec.Name == kind.Isolation {
 			require.Equal(t, kind.Namespace, spec.From)
-			key, ours := spec.TenantKey(clusterKey, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
+			key, ours := spec.TenantKey(kindtest.ClusterKey, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
 			require.True(t, ours)
-			require.Equal(t, isolationKey, key)
+			require.Equal(t, kindtest.IsolationKey, key)
 		}
 	}
 }
@@ -509,49 +497,49 @@ func TestIsolationOfNamespaces(t *testing.T) {
 // TestNetworkOfNodes lets nodes come: policies are enqueued once for many, and not for what changes nothing.
 func TestNetworkOfNodes(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	p.env.Clock = clock
+	p.Env.Clock = clock
 	var got []engine.Key
-	p.env.Resync = func(keys []engine.Key) { got = append(got, keys...) }
+	p.Env.Resync = func(keys []engine.Key) { got = append(got, keys...) }
 	look := func() time.Duration {
 		got = nil
-		after, err := p.kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
+		after, err := p.Kind(kind.Isolation).Reconcile(t.Context(), engine.Key{Kind: kind.Isolation}, 0)
 		require.NoError(t, err)
 		return after
 	}
 	excepts := func() []string {
-		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
+		return isolation(t, p)["superpool-isolation-egress-0"].Spec.Egress[0].To[1].IPBlock.Except
 	}
-	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "169.254.0.0/16"}, excepts())
 	require.Zero(t, look())
 	require.Empty(t, got, "it is as seen before")
 	for range 3 {
-		p.superCache[kind.Node] = append(p.superCache[kind.Node], nodeAt("10.213.0.12", "10.214.2.0/24"))
+		p.SuperCache[kind.Node] = append(p.SuperCache[kind.Node], kindtest.NodeAt("10.213.0.12", "10.214.2.0/24"))
 		require.Equal(t, 5*time.Second, look())
 		require.Empty(t, got)
 	}
 	clock.SetTime(clock.Now().Add(5 * time.Second))
 	require.Zero(t, look())
-	require.Equal(t, []engine.Key{isolationKey}, got)
+	require.Equal(t, []engine.Key{kindtest.IsolationKey}, got)
 	require.Equal(t, []string{"10.213.0.11/32", "10.213.0.12/32", "10.214.1.0/24", "10.214.2.0/24", "169.254.0.0/16"}, excepts())
 }
 
 // TestNetworkOfPods: where nodes do not say what ranges their pods have, pods' addresses do.
 func TestNetworkOfPods(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	p.env.Clock, p.env.Resync = clock, func([]engine.Key) {}
+	p.Env.Clock, p.Env.Resync = clock, func([]engine.Key) {}
 	look := engine.Key{Kind: kind.Isolation}
 	excepts := func(block int) []string {
 		clock.SetTime(clock.Now().Add(5 * time.Second))
-		_, err := p.kind(kind.Isolation).Reconcile(t.Context(), look, 0)
+		_, err := p.Kind(kind.Isolation).Reconcile(t.Context(), look, 0)
 		require.NoError(t, err)
-		return p.isolation(t)["superpool-isolation-egress-0"].Spec.Egress[0].To[block].IPBlock.Except
+		return isolation(t, p)["superpool-isolation-egress-0"].Spec.Egress[0].To[block].IPBlock.Except
 	}
 	podAt := func(ips ...string) *corev1.Pod {
 		pod := &corev1.Pod{}
@@ -561,10 +549,10 @@ func TestNetworkOfPods(t *testing.T) {
 		return pod
 	}
 	looks := func(pod *corev1.Pod) bool {
-		return slices.Contains(p.env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: podAt(), Current: pod}), look)
+		return slices.Contains(p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: podAt(), Current: pod}), look)
 	}
-	p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
-	p.superCache[kind.Pod] = []client.Object{podAt("10.214.2.7")}
+	p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
+	p.SuperCache[kind.Pod] = []client.Object{podAt("10.214.2.7")}
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.214.2.0/24", "169.254.0.0/16"}, excepts(1), "pods that are there")
 
 	onNode := podAt("10.213.0.99")
@@ -576,7 +564,7 @@ func TestNetworkOfPods(t *testing.T) {
 	require.False(t, looks(podAt("10.214.9.2")))
 	require.Equal(t, []string{"10.213.0.11/32", "10.214.1.0/24", "10.214.2.0/24", "10.214.9.0/24", "169.254.0.0/16"}, excepts(1))
 	require.Equal(t, []string{"fd00:1::/64", "fd00:ec2::254/128"}, excepts(2))
-	p.superCache[kind.Pod] = nil
+	p.SuperCache[kind.Pod] = nil
 	require.Contains(t, excepts(1), "10.214.2.0/24", "another pod may get the address")
 
 	for i := range 256 {
@@ -588,25 +576,25 @@ func TestNetworkOfPods(t *testing.T) {
 // TestPodsWaitForIsolation: no super pod is created before the floor is there.
 func TestPodsWaitForIsolation(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
-	p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "default"}}}
+	p.TenantCache[kind.Pod] = []client.Object{&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "p", UID: "pod-uid"}, Spec: corev1.PodSpec{ServiceAccountName: "default", DNSPolicy: corev1.DNSDefault},
 	}}
-	name := client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}
+	name := client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "p"}
 	create := func() {
 		for _, waited := range []time.Duration{0, time.Hour} {
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, waited)
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, waited)
 			require.NoError(t, err)
 		}
 	}
-	p.superCache[kind.Isolation] = nil
+	p.SuperCache[kind.Isolation] = nil
 	create()
-	require.True(t, apierrors.IsNotFound(p.superClient.Get(t.Context(), name, &corev1.Pod{})))
-	p.isolation(t)
+	require.True(t, apierrors.IsNotFound(p.SuperClient.Get(t.Context(), name, &corev1.Pod{})))
+	isolation(t, p)
 	create()
-	require.NoError(t, p.superClient.Get(t.Context(), name, &corev1.Pod{}))
+	require.NoError(t, p.SuperClient.Get(t.Context(), name, &corev1.Pod{}))
 }
 
 // TestNamesHost: which servers of super clusters are not closed, as nobody resolves their names.
@@ -630,7 +618,7 @@ func BenchmarkIsolationPolicies(b *testing.B) {
 			confinement := confinement()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, closed, _ := network.IsolationPolicies(own, clusterKey, confinement); len(closed) > 0 {
+				if _, closed, _ := network.IsolationPolicies(own, kindtest.ClusterKey, confinement); len(closed) > 0 {
 					b.Fatal(closed)
 				}
 			}
@@ -690,13 +678,13 @@ func TestIsolationOfTraffic(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.tenant.NodePorts, p.tenant.Policy = tc.ports, &policy.Ref{}
-			p.tenant.Policy.Set(policyWith(t, tc.change))
-			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.Tenant.NodePorts, p.Tenant.Policy = tc.ports, &policy.Ref{}
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, tc.change))
+			p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 			var got peers
-			for _, each := range p.isolation(t) {
+			for _, each := range isolation(t, p) {
 				for _, rule := range each.Spec.Ingress {
 					for _, peer := range rule.From {
 						if cmp.Equal(peer, node) || cmp.Equal(peer, others) || cmp.Equal(peer, others6) || cmp.Equal(peer, controllers) {
@@ -713,8 +701,4 @@ func TestIsolationOfTraffic(t *testing.T) {
 			require.Empty(t, cmp.Diff(tc.want, got))
 		})
 	}
-}
-
-func serviceCIDR(ranges ...string) *networkingv1.ServiceCIDR {
-	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: ranges}}
 }

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -26,31 +25,13 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds"
-	"github.com/superpool/superpool/internal/syncer/kinds/config"
 	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, message string) corev1.PodCondition {
-	return corev1.PodCondition{Type: kind, Status: status, Message: message}
-}
-
-func podWith(nodeName string, status corev1.PodStatus, gates ...corev1.PodConditionType) *corev1.Pod {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: nodeName}, Status: status}
-	for _, gate := range gates {
-		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
-	}
-	return pod
-}
-
-func podNamed(namespace string, uid types.UID, pod *corev1.Pod) *corev1.Pod {
-	pod.Namespace, pod.Name, pod.UID = namespace, "p", uid
-	pod.Spec.Containers = []corev1.Container{{}}
-	return pod
-}
 
 func TestTenantPodStatus(t *testing.T) {
 	t.Parallel()
@@ -63,13 +44,13 @@ func TestTenantPodStatus(t *testing.T) {
 	}{
 		{
 			name:   "nothing is known yet",
-			tenant: podWith("", corev1.PodStatus{Phase: corev1.PodPending}),
-			super:  podWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+			tenant: kindtest.PodWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+			super:  kindtest.PodWith("", corev1.PodStatus{Phase: corev1.PodPending}),
 		},
 		{
 			name:   "the super cluster finds no node",
-			tenant: podWith("", corev1.PodStatus{Phase: corev1.PodPending}),
-			super: podWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+			tenant: kindtest.PodWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+			super: kindtest.PodWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
 				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."},
 			}}),
 			want: &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
@@ -78,10 +59,10 @@ func TestTenantPodStatus(t *testing.T) {
 		},
 		{
 			name: "the time of the transition stays",
-			tenant: podWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+			tenant: kindtest.PodWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
 				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "before", LastTransitionTime: earlier, ObservedGeneration: 3},
 			}}),
-			super: podWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+			super: kindtest.PodWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
 				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "now", LastTransitionTime: metav1.Unix(200, 0), ObservedGeneration: 1},
 			}}),
 			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
@@ -90,34 +71,34 @@ func TestTenantPodStatus(t *testing.T) {
 		},
 		{
 			name: "a pod that runs",
-			tenant: podWith("r1.n1", corev1.PodStatus{
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{
 				Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2, StartTime: &metav1.Time{},
-				Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), condition(corev1.PodResizePending, corev1.ConditionTrue, "stale")},
+				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), kindtest.Condition(corev1.PodResizePending, corev1.ConditionTrue, "stale")},
 			}),
-			super: podWith("n1", corev1.PodStatus{
+			super: kindtest.PodWith("n1", corev1.PodStatus{
 				Phase: corev1.PodRunning, PodIP: "10.0.0.1", NominatedNodeName: "n2", QOSClass: corev1.PodQOSBurstable, ObservedGeneration: 7,
 				Conditions: []corev1.PodCondition{
-					{Type: corev1.PodReady, Status: corev1.ConditionTrue, ObservedGeneration: 7}, condition(corev1.PodScheduled, corev1.ConditionTrue, "super"),
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue, ObservedGeneration: 7}, kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "super"),
 				},
 			}),
 			want: &corev1.PodStatus{
 				Phase: corev1.PodRunning, PodIP: "10.0.0.1", QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2,
 				Conditions: []corev1.PodCondition{
-					condition(corev1.PodReady, corev1.ConditionTrue, ""), condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"),
+					kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, ""), kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"),
 				},
 			},
 		},
 		{
 			name:   "names of the super cluster",
-			tenant: podNamed("web", "tenant-uid", podWith("r1.n1", corev1.PodStatus{})),
-			super: podNamed("vc-web", "super-uid", podWith("n1", corev1.PodStatus{
-				Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_vc-web(super-uid)")},
+			tenant: kindtest.PodNamed("web", "tenant-uid", kindtest.PodWith("r1.n1", corev1.PodStatus{})),
+			super: kindtest.PodNamed("vc-web", "super-uid", kindtest.PodWith("n1", corev1.PodStatus{
+				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_vc-web(super-uid)")},
 				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 					Waiting: &corev1.ContainerStateWaiting{Message: "back-off 10s restarting failed container=c pod=p_vc-web(super-uid)"},
 				}}},
 			})),
 			want: &corev1.PodStatus{
-				Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_web(tenant-uid)")},
+				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_web(tenant-uid)")},
 				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 					Waiting: &corev1.ContainerStateWaiting{Message: "back-off 10s restarting failed container=c pod=p_web(tenant-uid)"},
 				}}},
@@ -125,40 +106,40 @@ func TestTenantPodStatus(t *testing.T) {
 		},
 		{
 			name: "what others than kubelets say in the tenant stays",
-			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
-				condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), condition("example.com/checked", corev1.ConditionTrue, ""),
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), kindtest.Condition("example.com/checked", corev1.ConditionTrue, ""),
 			}}),
-			super: podWith("n1", corev1.PodStatus{Phase: corev1.PodFailed}),
+			super: kindtest.PodWith("n1", corev1.PodStatus{Phase: corev1.PodFailed}),
 			want: &corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{
-				condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), condition("example.com/checked", corev1.ConditionTrue, ""),
+				kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), kindtest.Condition("example.com/checked", corev1.ConditionTrue, ""),
 			}},
 		},
 		{
 			name:   "unless the super cluster says it too",
-			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.DisruptionTarget, corev1.ConditionFalse, "before")}}),
-			super:  podWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}}),
-			want:   &corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}},
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionFalse, "before")}}),
+			super:  kindtest.PodWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}}),
+			want:   &corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}},
 		},
 		{
 			name:   "a readiness gate that is not True bounds Ready",
-			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition("gate", corev1.ConditionFalse, "mine")}}, "gate"),
-			super: podWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
-				condition(corev1.PodReady, corev1.ConditionTrue, ""), condition("gate", corev1.ConditionTrue, "not mine"),
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition("gate", corev1.ConditionFalse, "mine")}}, "gate"),
+			super: kindtest.PodWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, ""), kindtest.Condition("gate", corev1.ConditionTrue, "not mine"),
 			}}),
 			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
 				{
 					Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "readiness gate gate is not True",
 					LastTransitionTime: metav1.Unix(300, 0),
 				},
-				condition("gate", corev1.ConditionFalse, "mine"),
+				kindtest.Condition("gate", corev1.ConditionFalse, "mine"),
 			}},
 		},
 		{
 			name:   "a readiness gate that is True",
-			tenant: podWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition("gate", corev1.ConditionTrue, "")}}, "gate"),
-			super:  podWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}}),
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition("gate", corev1.ConditionTrue, "")}}, "gate"),
+			super:  kindtest.PodWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, "")}}),
 			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
-				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(300, 0)}, condition("gate", corev1.ConditionTrue, ""),
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(300, 0)}, kindtest.Condition("gate", corev1.ConditionTrue, ""),
 			}},
 		},
 	} {
@@ -181,15 +162,15 @@ func TestSuperNamespace(t *testing.T) {
 		Annotations: map[string]string{"scheduler.tenancy.x-k8s.io/slice": "{}"},
 	}}
 	got := &corev1.Namespace{}
-	namespaces.SuperNamespace(tenantNamespace, got, ownerOf("ns-uid"), nil, "baseline")
+	namespaces.SuperNamespace(tenantNamespace, got, kindtest.OwnerOf("ns-uid"), nil, "baseline")
 	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: clusterKey + "-web",
+		Name: kindtest.ClusterKey + "-web",
 		Labels: map[string]string{
 			"label.tenancy.x-k8s.io/team": "a", tenancy.LabelKey("kubernetes.io/metadata.name"): "web",
 			tenancy.LabelKey("pod-security.kubernetes.io/enforce"): "privileged", "pod-security.kubernetes.io/enforce": "baseline",
 		},
 	}}
-	tenancy.SetOwner(want, ownerOf("ns-uid"))
+	tenancy.SetOwner(want, kindtest.OwnerOf("ns-uid"))
 	require.Empty(t, cmp.Diff(want, got))
 }
 
@@ -244,10 +225,10 @@ func TestSuperQuota(t *testing.T) {
 			if tc.storage == nil {
 				quota.Annotations = map[string]string{"scheduler.tenancy.x-k8s.io/holds-storage": "true"} // of before
 			}
-			namespaces.SuperQuota(quota, ownerOf("ns-uid"), namespaces.Held{Pods: builders.Resources(tc.held...), Storage: tc.storage}, tc.extended, &tc.limits)
+			namespaces.SuperQuota(quota, kindtest.OwnerOf("ns-uid"), namespaces.Held{Pods: builders.Resources(tc.held...), Storage: tc.storage}, tc.extended, &tc.limits)
 			require.Equal(t, tc.storage != nil, quota.Annotations["scheduler.tenancy.x-k8s.io/holds-storage"] == "true")
 			require.Equal(t, extended, tc.extended)
-			require.Equal(t, clusterKey+"-web/superpool", quota.Namespace+"/"+quota.Name)
+			require.Equal(t, kindtest.ClusterKey+"-web/superpool", quota.Namespace+"/"+quota.Name)
 			want := builders.Resources(nothing...)
 			maps.Copy(want, builders.Resources(tc.want...))
 			require.Empty(t, cmp.Diff(corev1.ResourceQuotaSpec{Hard: want}, quota.Spec))
@@ -314,30 +295,6 @@ func TestTenantNode(t *testing.T) {
 	require.Equal(t, "r1."+strings.Repeat("n", 59), got.Labels[corev1.LabelHostname], "a label value has 63 characters at most and ends with a letter or digit")
 }
 
-func TestConfigs(t *testing.T) {
-	t.Parallel()
-	account := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "super-token"}}}
-	config.SuperServiceAccount(&corev1.ServiceAccount{
-		Secrets: []corev1.ObjectReference{{Name: "tenant-token"}}, AutomountServiceAccountToken: ptr.To(true),
-		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
-	}, account)
-	require.Empty(t, cmp.Diff(&corev1.ServiceAccount{
-		Secrets: []corev1.ObjectReference{{Name: "super-token"}}, AutomountServiceAccountToken: ptr.To(false),
-		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
-	}, account))
-
-	secret := &corev1.Secret{Data: map[string][]byte{"gone": nil}}
-	content := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{"a": []byte("1")}, Immutable: ptr.To(true)}
-	config.SuperSecret(content, secret)
-	require.Empty(t, cmp.Diff(content, secret))
-	config.SuperSecret(&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("t")}}, secret)
-	require.Empty(t, cmp.Diff(&corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"token": []byte("t")}}, secret))
-
-	configMap := &corev1.ConfigMap{Data: map[string]string{"gone": ""}}
-	config.SuperConfigMap(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap)
-	require.Empty(t, cmp.Diff(&corev1.ConfigMap{BinaryData: map[string][]byte{"a": []byte("1")}}, configMap))
-}
-
 func TestSuperKey(t *testing.T) {
 	t.Parallel()
 	env := &kind.Env{Declared: kinds.Specs()}
@@ -346,18 +303,18 @@ func TestSuperKey(t *testing.T) {
 		object client.Object
 		want   engine.Key
 	}{
-		{"namespace", &corev1.Namespace{}, engine.Key{Tenant: clusterKey, Kind: "namespace", Name: "web"}},
-		{"resourcequota", &corev1.ResourceQuota{}, engine.Key{Tenant: clusterKey, Kind: "namespace", Name: "web"}},
-		{"pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, engine.Key{Tenant: clusterKey, Kind: "pod", Namespace: "web", Name: "p"}},
+		{"namespace", &corev1.Namespace{}, engine.Key{Tenant: kindtest.ClusterKey, Kind: "namespace", Name: "web"}},
+		{"resourcequota", &corev1.ResourceQuota{}, engine.Key{Tenant: kindtest.ClusterKey, Kind: "namespace", Name: "web"}},
+		{"pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, engine.Key{Tenant: kindtest.ClusterKey, Kind: "pod", Namespace: "web", Name: "p"}},
 		{
 			"configmap", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tenant-kube-root-ca.crt"}},
-			engine.Key{Tenant: clusterKey, Kind: "configmap", Namespace: "web", Name: "kube-root-ca.crt"},
+			engine.Key{Tenant: kindtest.ClusterKey, Kind: "configmap", Namespace: "web", Name: "kube-root-ca.crt"},
 		},
 		{
 			"token", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 				Name: "p-tokens-x", Labels: map[string]string{"tenancy.x-k8s.io/tokens": "true"}, Annotations: map[string]string{"tenancy.x-k8s.io/pod": "p"},
 			}},
-			engine.Key{Tenant: clusterKey, Kind: "token", Namespace: "web", Name: "p/uid"},
+			engine.Key{Tenant: kindtest.ClusterKey, Kind: "token", Namespace: "web", Name: "p/uid"},
 		},
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
@@ -365,11 +322,11 @@ func TestSuperKey(t *testing.T) {
 			_, ours := env.SuperKey(tc.kind, tc.object)
 			require.False(t, ours, "it has no owner")
 			if tc.kind == kind.Namespace {
-				tc.object.SetName(clusterKey + "-web")
+				tc.object.SetName(kindtest.ClusterKey + "-web")
 			} else {
-				tc.object.SetNamespace(clusterKey + "-web")
+				tc.object.SetNamespace(kindtest.ClusterKey + "-web")
 			}
-			tenancy.SetOwner(tc.object, ownerOf("uid"))
+			tenancy.SetOwner(tc.object, kindtest.OwnerOf("uid"))
 			key, ours := env.SuperKey(tc.kind, tc.object)
 			require.True(t, ours)
 			require.Equal(t, tc.want, key)
@@ -380,7 +337,7 @@ func TestSuperKey(t *testing.T) {
 		})
 	}
 	plain := &corev1.Secret{}
-	tenancy.SetOwner(plain, ownerOf("uid"))
+	tenancy.SetOwner(plain, kindtest.OwnerOf("uid"))
 	_, ours := env.SuperKey(kind.Token, plain)
 	require.False(t, ours, "it holds no tokens")
 }

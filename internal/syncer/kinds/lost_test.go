@@ -1,7 +1,6 @@
 package kinds_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -18,18 +17,8 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// silent is the cache of a super cluster that may have been silent: current is whether it shows what is there now.
-type silent struct {
-	cache
-	current bool
-}
-
-func (s *silent) Get(kind, namespace, name string) (client.Object, bool) {
-	object, _ := s.cache.Get(kind, namespace, name)
-	return object, s.current
-}
 
 // TestNodeOfSilentSuperCluster: the Lease of a tenant's Node says when the super cluster last answered, and what the
 // tenant's controllers and vc-scheduler write on the Node of one that does not stays.
@@ -43,18 +32,18 @@ func TestNodeOfSilentSuperCluster(t *testing.T) {
 	tenantNode := &corev1.Node{}
 	nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 
-	p := newPool(t, interceptor.Funcs{})
-	p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
-	p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{superNode}, []client.Object{proofSuperPod("uid", onNode("n1"))}
-	super := &silent{cache: p.superCache, current: true}
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), kindtest.TenantUID)
+	p.SuperCache[kind.Node], p.SuperCache[kind.Pod] = []client.Object{superNode}, []client.Object{kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"))}
+	super := &kindtest.Silent{Cache: p.SuperCache, Current: true}
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	var answered time.Time
-	p.env.SuperCache, p.env.Clock, p.env.Answered = super, clock, func() time.Time { return answered }
-	nodes := p.kind(kind.Node)
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
+	p.Env.SuperCache, p.Env.Clock, p.Env.Answered = super, clock, func() time.Time { return answered }
+	nodes := p.Kind(kind.Node)
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}
 	live := func() *corev1.Node {
 		node := &corev1.Node{}
-		require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "r1.n1"}, node))
+		require.NoError(t, p.Tenant.Client.Get(t.Context(), types.NamespacedName{Name: "r1.n1"}, node))
 		return node
 	}
 	outOfService := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
@@ -89,21 +78,21 @@ func TestNodeOfSilentSuperCluster(t *testing.T) {
 		{name: "its clock is ahead", at: 3040, answered: 9999, wantRenewed: 3040, wantReady: corev1.ConditionTrue, wantTaints: 1},
 	} {
 		clock.SetTime(time.Unix(tc.at, 0))
-		answered, super.current = time.Unix(tc.answered, 0), !tc.behind
+		answered, super.Current = time.Unix(tc.answered, 0), !tc.behind
 		if tc.happens != nil {
 			node := live()
 			tc.happens(node)
-			require.NoError(t, p.tenant.Client.Update(t.Context(), node.DeepCopy()))
+			require.NoError(t, p.Tenant.Client.Update(t.Context(), node.DeepCopy()))
 			status := live()
 			status.Status = node.Status
-			require.NoError(t, p.tenant.Client.Status().Update(t.Context(), status))
+			require.NoError(t, p.Tenant.Client.Status().Update(t.Context(), status))
 		}
-		p.tenantCache[kind.Node] = []client.Object{live()}
+		p.TenantCache[kind.Node] = []client.Object{live()}
 		after, err := nodes.Reconcile(t.Context(), key, 0)
 		require.NoError(t, err, tc.name)
 		require.Equal(t, 20*time.Second, after, tc.name)
 		lease := &coordinationv1.Lease{}
-		require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "kube-node-lease", Name: "r1.n1"}, lease))
+		require.NoError(t, p.Tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "kube-node-lease", Name: "r1.n1"}, lease))
 		require.Equal(t, tc.wantRenewed, lease.Spec.RenewTime.Unix(), tc.name)
 		node := live()
 		require.Empty(t, cmp.Diff(ready(tc.wantReady), node.Status.Conditions), tc.name)
@@ -121,55 +110,18 @@ func TestNodeOfDeadKubelet(t *testing.T) {
 		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 		superNode.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "NodeStatusUnknown"}}
-		p := newPool(t, interceptor.Funcs{})
-		p.tenant.Client = answering(newClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), tenantUID)
-		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
-		p.tenantCache[kind.Node], p.superCache[kind.Node] = []client.Object{tenantNode}, []client.Object{superNode}
-		p.superCache[kind.Pod] = []client.Object{proofSuperPod("uid", onNode("n1"))}
-		_, err := p.kind(kind.Node).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, 0)
+		p := kindtest.NewPool(t, interceptor.Funcs{})
+		p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(tenantNode).WithStatusSubresource(tenantNode).Build(), kindtest.TenantUID)
+		require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
+		p.TenantCache[kind.Node], p.SuperCache[kind.Node] = []client.Object{tenantNode}, []client.Object{superNode}
+		p.SuperCache[kind.Pod] = []client.Object{kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"))}
+		_, err := p.Kind(kind.Node).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}, 0)
 		require.NoError(t, err)
 		live := &corev1.Node{}
-		require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), live))
+		require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), live))
 		require.Equal(t, superNode.Status.Conditions, live.Status.Conditions)
-		require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "kube-node-lease", Name: "r1.n1"}, &coordinationv1.Lease{}))
+		require.NoError(t, p.Tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "kube-node-lease", Name: "r1.n1"}, &coordinationv1.Lease{}))
 	}
-}
-
-// writes records all that is written to a side.
-func writes(to client.WithWatch, written *[]string) client.WithWatch {
-	note := func(what string, object client.Object) {
-		*written = append(*written, what+" "+client.ObjectKeyFromObject(object).String())
-	}
-	return interceptor.NewClient(to, interceptor.Funcs{
-		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-			note("create", object)
-			return nil
-		},
-		Update: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.UpdateOption) error {
-			note("update", object)
-			return nil
-		},
-		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
-			note("patch", object)
-			return nil
-		},
-		Delete: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
-			note("delete", object)
-			return nil
-		},
-		SubResourceCreate: func(_ context.Context, _ client.Client, name string, object, _ client.Object, _ ...client.SubResourceCreateOption) error {
-			note("create "+name, object)
-			return nil
-		},
-		SubResourceUpdate: func(_ context.Context, _ client.Client, name string, object client.Object, _ ...client.SubResourceUpdateOption) error {
-			note("update "+name, object)
-			return nil
-		},
-		SubResourcePatch: func(_ context.Context, _ client.Client, name string, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			note("patch "+name, object)
-			return nil
-		},
-	})
 }
 
 // TestPodOfSilentSuperCluster: while a super cluster is silent its pods change on neither side. When it answers again,
@@ -177,13 +129,13 @@ func writes(to client.WithWatch, written *[]string) client.WithWatch {
 func TestPodOfSilentSuperCluster(t *testing.T) {
 	t.Parallel()
 	notReady := func(pod *corev1.Pod) {
-		pod.Status.Conditions = append(pod.Status.Conditions, condition(corev1.PodReady, corev1.ConditionFalse, ""))
+		pod.Status.Conditions = append(pod.Status.Conditions, kindtest.Condition(corev1.PodReady, corev1.ConditionFalse, ""))
 	}
 	isReady := func(pod *corev1.Pod) {
-		pod.Status.Conditions = append(pod.Status.Conditions, condition(corev1.PodReady, corev1.ConditionTrue, ""))
+		pod.Status.Conditions = append(pod.Status.Conditions, kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, ""))
 	}
-	running, succeeded, failed := inPhase(corev1.PodRunning), inPhase(corev1.PodSucceeded), inPhase(corev1.PodFailed)
-	const inTenant, inSuper = "web/p", clusterKey + "-web/p"
+	running, succeeded, failed := kindtest.InPhase(corev1.PodRunning), kindtest.InPhase(corev1.PodSucceeded), kindtest.InPhase(corev1.PodFailed)
+	const inTenant, inSuper = "web/p", kindtest.ClusterKey + "-web/p"
 	for _, tc := range []struct {
 		name string
 		// tenant is the pod as the tenant has it, which its cache shows unless unseen; super is as its super cluster
@@ -195,78 +147,78 @@ func TestPodOfSilentSuperCluster(t *testing.T) {
 	}{
 		{
 			name:   "it ran on, and the tenant's node lifecycle controller said that it is not ready",
-			tenant: proofPod("uid", bound("r1.n1"), running, notReady), super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1"), running, notReady), super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), running, isReady),
 			wantTenant: []string{"patch status " + inTenant},
 		},
 		{
 			name:   "it ended meanwhile",
-			tenant: proofPod("uid", bound("r1.n1"), running, notReady), super: proofSuperPod("uid", onNode("n1"), succeeded),
+			tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1"), running, notReady), super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), succeeded),
 			wantTenant: []string{"patch status " + inTenant},
 		},
 		{
 			name:   "it was evicted",
-			tenant: proofPod("uid", bound("r1.n1"), running, notReady, withFinalizer, terminating(30)), super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1"), running, notReady, withFinalizer, kindtest.Terminating(30)), super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), running, isReady),
 			wantSuper: []string{"delete " + inSuper}, wantTenant: []string{"patch status " + inTenant},
 		},
 		{
-			name: "it was deleted by force", super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			name: "it was deleted by force", super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), running, isReady),
 			wantSuper: []string{"delete " + inSuper},
 		},
 		{
 			name:   "a StatefulSet has made it again, and it runs elsewhere",
-			tenant: proofPod("again", bound("r2.n1"), assignedTo("r2"), running, isReady), unseen: true,
-			super: proofSuperPod("uid", onNode("n1"), running, isReady), wantSuper: []string{"delete " + inSuper},
+			tenant: kindtest.ProofPod("again", kindtest.Bound("r2.n1"), assignedTo("r2"), running, isReady), unseen: true,
+			super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), running, isReady), wantSuper: []string{"delete " + inSuper},
 		},
 		{
 			name:   "a StatefulSet has made it again, it runs elsewhere, and all pods are watched",
-			tenant: proofPod("again", bound("r2.n1"), assignedTo("r2"), running, isReady),
-			super:  proofSuperPod("uid", onNode("n1"), failed), wantSuper: []string{"delete " + inSuper},
+			tenant: kindtest.ProofPod("again", kindtest.Bound("r2.n1"), assignedTo("r2"), running, isReady),
+			super:  kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), failed), wantSuper: []string{"delete " + inSuper},
 		},
 		{
 			name:   "a StatefulSet has made it again, and it is to run here",
-			tenant: proofPod("again", assignedTo("r1")), super: proofSuperPod("uid", onNode("n1"), running, isReady),
+			tenant: kindtest.ProofPod("again", assignedTo("r1")), super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), running, isReady),
 			wantSuper: []string{"delete " + inSuper},
 		},
 		{
 			name:   "a StatefulSet has made it again, and it ended elsewhere",
-			tenant: proofPod("again", bound("r2.n1"), assignedTo("r2"), succeeded), super: proofSuperPod("uid", onNode("n1"), running),
+			tenant: kindtest.ProofPod("again", kindtest.Bound("r2.n1"), assignedTo("r2"), succeeded), super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"), running),
 			wantSuper: []string{"delete " + inSuper},
 		},
-		{name: "it had succeeded, and the super pod is gone", tenant: proofPod("uid", bound("r1.n1"), assignedTo("r1"), succeeded)},
-		{name: "it had failed, and the super pod is gone", tenant: proofPod("uid", bound("r1.n1"), assignedTo("r1"), failed)},
+		{name: "it had succeeded, and the super pod is gone", tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1"), assignedTo("r1"), succeeded)},
+		{name: "it had failed, and the super pod is gone", tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1"), assignedTo("r1"), failed)},
 		{
 			name:   "it is lost",
-			tenant: proofPod("uid", bound("r1.n1"), assignedTo("r1"), running), wantTenant: []string{"delete " + inTenant},
+			tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1"), assignedTo("r1"), running), wantTenant: []string{"delete " + inTenant},
 		},
-		{name: "it never ran", tenant: proofPod("uid", assignedTo("r1")), wantSuper: []string{"create " + inSuper}},
+		{name: "it never ran", tenant: kindtest.ProofPod("uid", assignedTo("r1")), wantSuper: []string{"create " + inSuper}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var tenantWrites, superWrites []string
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.superCache[kind.ServiceAccount] = []client.Object{builders.Owned(&corev1.ServiceAccount{}, ownerOf(""))}
-			p.superCache[kind.ServiceAccount][0].SetNamespace(clusterKey + "-web")
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.SuperCache[kind.ServiceAccount] = []client.Object{builders.Owned(&corev1.ServiceAccount{}, kindtest.OwnerOf(""))}
+			p.SuperCache[kind.ServiceAccount][0].SetNamespace(kindtest.ClusterKey + "-web")
 			tenantSide, superSide := side{live: tc.tenant}, side{live: tc.super}
-			p.tenant.Client, p.env.Super = writes(tenantSide.client(tenantUID), &tenantWrites), writes(superSide.client(superUID), &superWrites)
+			p.Tenant.Client, p.Env.Super = kindtest.Writes(tenantSide.client(kindtest.TenantUID), &tenantWrites), kindtest.Writes(superSide.client(kindtest.SuperUID), &superWrites)
 			if tc.tenant != nil && !tc.unseen {
-				p.tenantCache[kind.Pod] = []client.Object{tc.tenant}
+				p.TenantCache[kind.Pod] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kind.Pod] = []client.Object{tc.super}
+				p.SuperCache[kind.Pod] = []client.Object{tc.super}
 			}
-			super := &silent{cache: p.superCache}
-			p.env.SuperCache = super
-			pods := p.kind(kind.Pod)
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}
+			super := &kindtest.Silent{Cache: p.SuperCache}
+			p.Env.SuperCache = super
+			pods := p.Kind(kind.Pod)
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}
 
 			_, err := pods.Reconcile(t.Context(), key, time.Hour)
 			require.NoError(t, err)
 			require.Empty(t, tenantWrites)
 			require.Empty(t, superWrites)
-			require.Empty(t, p.events.Events)
+			require.Empty(t, p.Events.Events)
 
-			super.current = true
+			super.Current = true
 			_, err = pods.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.wantTenant, tenantWrites))

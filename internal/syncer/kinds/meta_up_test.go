@@ -24,9 +24,12 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
-const labelsUp, annotationsUp = "tenancy.x-k8s.io/labels-from-super", "tenancy.x-k8s.io/annotations-from-super"
+const labelsUp = "tenancy.x-k8s.io/labels-from-super"
+
+const annotationsUp = "tenancy.x-k8s.io/annotations-from-super"
 
 func TestMetaUp(t *testing.T) {
 	t.Parallel()
@@ -121,14 +124,14 @@ func FuzzMetaUp(f *testing.F) {
 		tenantPod.Annotations = map[string]string{labelsUp: list}
 		rules := &kind.Rules{Transparent: []string{prefix}}
 		superPod := &corev1.Pod{}
-		podspec.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, &podspec.PodEnvironment{})
+		podspec.SuperPod(tenantPod, superPod, kindtest.OwnerOf("uid"), rules, &podspec.PodEnvironment{})
 		superPod.UID = "super"
 		if _, ofTenant := superPod.Labels[superKey]; !ofTenant {
 			superPod.Labels[superKey] = superValue
 		}
 		turn := func() (*corev1.Pod, *corev1.Pod) {
 			kind.MetaUp(superPod, tenantPod, rules.Transparent)
-			podspec.SuperPod(tenantPod, superPod, ownerOf("uid"), rules, nil)
+			podspec.SuperPod(tenantPod, superPod, kindtest.OwnerOf("uid"), rules, nil)
 			return tenantPod.DeepCopy(), superPod.DeepCopy()
 		}
 		// What a tenant has written in the list may take two turns.
@@ -148,41 +151,41 @@ func TestMetaOfPodComesUp(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		t.Run(fmt.Sprint(refuses), func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.tenant.TransparentMetaPrefixes = []string{"net.io/"}
-			tenantPod := podNamed("web", "pod-uid", podWith("r1.n1", corev1.PodStatus{
-				Phase: corev1.PodPending, Conditions: []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "")},
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.Tenant.TransparentMetaPrefixes = []string{"net.io/"}
+			tenantPod := kindtest.PodNamed("web", "pod-uid", kindtest.PodWith("r1.n1", corev1.PodStatus{
+				Phase: corev1.PodPending, Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "")},
 			}))
 			superPod := &corev1.Pod{}
-			podspec.SuperPod(tenantPod, superPod, ownerOf("pod-uid"), p.rules(), &podspec.PodEnvironment{})
+			podspec.SuperPod(tenantPod, superPod, kindtest.OwnerOf("pod-uid"), rules(p), &podspec.PodEnvironment{})
 			superPod.UID, superPod.Spec.NodeName, superPod.Status.Phase = "super", "n1", corev1.PodRunning
 			superPod.Annotations["net.io/status"], superPod.Labels["net.io/zone"] = "up", "z1"
-			p.tenant.Client = answering(newClientBuilder().WithStatusSubresource(&corev1.Pod{}).WithObjects(tenantPod).WithInterceptorFuncs(interceptor.Funcs{
+			p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).WithObjects(tenantPod).WithInterceptorFuncs(interceptor.Funcs{
 				Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 					if refuses {
 						return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", fmt.Errorf("no"))
 					}
 					return to.Patch(ctx, object, patch, options...)
 				},
-			}).Build(), tenantUID)
-			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantPod), tenantPod))
-			require.NoError(t, p.superClient.Create(t.Context(), superPod))
-			p.superCache[kind.Pod] = []client.Object{superPod}
+			}).Build(), kindtest.TenantUID)
+			require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantPod), tenantPod))
+			require.NoError(t, p.SuperClient.Create(t.Context(), superPod))
+			p.SuperCache[kind.Pod] = []client.Object{superPod}
 			reconcile := func() *corev1.Pod {
-				p.tenantCache[kind.Pod] = []client.Object{tenantPod}
+				p.TenantCache[kind.Pod] = []client.Object{tenantPod}
 				before := tenantPod.DeepCopy()
-				_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
+				_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 				require.NoError(t, err)
 				require.Empty(t, cmp.Diff(before, tenantPod))
 				live := &corev1.Pod{}
-				require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "p"}, live))
+				require.NoError(t, p.Tenant.Client.Get(t.Context(), types.NamespacedName{Namespace: "web", Name: "p"}, live))
 				return live
 			}
 			live := reconcile()
 			if refuses {
 				require.Equal(t, corev1.PodRunning, live.Status.Phase)
-				require.Contains(t, <-p.events.Events, "MetadataRefused")
+				require.Contains(t, <-p.Events.Events, "MetadataRefused")
 				return
 			}
 			require.Equal(t, []string{"up", "z1"}, []string{live.Annotations["net.io/status"], live.Labels["net.io/zone"]})
@@ -191,15 +194,15 @@ func TestMetaOfPodComesUp(t *testing.T) {
 			live = reconcile()
 			require.Equal(t, corev1.PodRunning, live.Status.Phase)
 			down := &corev1.Pod{}
-			require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(superPod), down))
+			require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(superPod), down))
 			require.NotContains(t, down.Annotations["tenancy.x-k8s.io/copied-labels"], "net.io")
 			require.Equal(t, "z1", down.Labels[tenancy.LabelKey("net.io/zone")], "the tenant's selectors select by it")
 		})
 	}
 }
 
-func (p *pool) rules() *kind.Rules {
-	return &kind.Rules{Policy: p.tenant.Policy.Get(), Transparent: p.tenant.TransparentMetaPrefixes}
+func rules(p *kindtest.Pool) *kind.Rules {
+	return &kind.Rules{Policy: p.Tenant.Policy.Get(), Transparent: p.Tenant.TransparentMetaPrefixes}
 }
 
 // TestIgnoreSync: an object that a tenant marks is not in super clusters, and leaves them once it is marked. A pod that
@@ -209,26 +212,26 @@ func TestIgnoreSync(t *testing.T) {
 	marked := map[string]string{tenancyv1alpha1.LabelIgnoreSync: "true"}
 	pod := builders.Pod("web", "p").Obj()
 	pod.Labels = marked
-	facts := &pods.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: pods.NamespaceReady, ServiceAccount: true}
+	facts := &pods.Facts{SuperCluster: "r1", Owner: kindtest.OwnerOf(""), Namespace: pods.NamespaceReady, ServiceAccount: true}
 	require.Equal(t, pods.StepNone, pods.NextStep(pod, nil, facts))
 	pod.Labels = map[string]string{tenancyv1alpha1.LabelIgnoreSync: "false"}
 	require.Equal(t, pods.StepCreate, pods.NextStep(pod, nil, facts))
 
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: "config-uid"}}
-	p.tenantCache[kind.ConfigMap] = []client.Object{configMap}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "settings"}
-	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(clusterKey, "web"), Name: "settings"}
+	p.TenantCache[kind.ConfigMap] = []client.Object{configMap}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "settings"}
+	name := types.NamespacedName{Namespace: tenancy.SuperNamespace(kindtest.ClusterKey, "web"), Name: "settings"}
 	reconcile := func() error {
-		p.tenant.Client = answering(newClientBuilder().WithObjects(configMap.DeepCopy()).Build(), tenantUID)
-		_, err := p.kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
+		p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(configMap.DeepCopy()).Build(), kindtest.TenantUID)
+		_, err := p.Kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		live := &corev1.ConfigMap{}
-		if err := p.superClient.Get(t.Context(), name, live); err != nil {
+		if err := p.SuperClient.Get(t.Context(), name, live); err != nil {
 			return err
 		}
-		p.superCache[kind.ConfigMap] = []client.Object{live}
+		p.SuperCache[kind.ConfigMap] = []client.Object{live}
 		return nil
 	}
 	configMap.Labels = marked

@@ -19,14 +19,15 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestMissingVirtualCluster: what a super cluster has of a VirtualCluster that is missing stays, and the operator is
 // told once for the tenant, wherever its NamespacePlacements say that it belongs.
 func TestMissingVirtualCluster(t *testing.T) {
 	t.Parallel()
-	placed := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj()
-	elsewhere := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj()
+	placed := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj()
+	elsewhere := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj()
 	broken := errors.New("broken")
 	for _, tc := range []struct {
 		name string
@@ -60,27 +61,27 @@ func TestMissingVirtualCluster(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			meta := builders.Client(placementScheme(t)).WithObjects(tc.meta...).Build()
-			p.assigns(meta, meta)
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			meta := builders.Client(kindtest.PlacementScheme(t)).WithObjects(tc.meta...).Build()
+			p.Assigns(meta, meta)
 			if tc.change != nil {
-				tc.change(p.namespace)
+				tc.change(p.Namespace)
 			}
-			if p.namespace.GetDeletionTimestamp() == nil {
-				require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
+			if p.Namespace.GetDeletionTimestamp() == nil {
+				require.NoError(t, p.SuperClient.Create(t.Context(), p.Namespace))
 			}
-			p.tenant.Client = answering(newClientBuilder().Build(), tenantUID)
+			p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().Build(), kindtest.TenantUID)
 			if !tc.connected {
-				p.env.Tenant = func(string) *kind.Tenant { return nil }
+				p.Env.Tenant = func(string) *kind.Tenant { return nil }
 			}
-			p.env.Missing = func(_ context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
+			p.Env.Missing = func(_ context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
 				require.Equal(t, []string{"acme/vc", "vc-uid"}, []string{name.String(), string(uid)})
 				return tc.missing, tc.err
 			}
 			recorder := record.NewFakeRecorder(10)
-			p.env.MetaRecorder = recorder
+			p.Env.MetaRecorder = recorder
 			if !tc.single {
-				p.env.VirtualNode = func() *corev1.Node {
+				p.Env.VirtualNode = func() *corev1.Node {
 					if tc.withoutNode {
 						return nil
 					}
@@ -88,26 +89,26 @@ func TestMissingVirtualCluster(t *testing.T) {
 				}
 			}
 			for range 2 {
-				_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+				_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 				if tc.wantErr == "" {
 					require.NoError(t, err)
 				} else {
 					require.ErrorContains(t, err, tc.wantErr)
 				}
 			}
-			if p.namespace.GetDeletionTimestamp() == nil {
-				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(p.namespace), &corev1.Namespace{}))
+			if p.Namespace.GetDeletionTimestamp() == nil {
+				require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(p.Namespace), &corev1.Namespace{}))
 			}
 			if !tc.wantTold {
 				require.Empty(t, recorder.Events)
-				require.Zero(t, namespaces.MissingVirtualClusters(p.env))
+				require.Zero(t, namespaces.MissingVirtualClusters(p.Env))
 				return
 			}
 			require.Contains(t, <-recorder.Events, "Warning VirtualClusterMissing VirtualCluster acme/vc with UID vc-uid is missing")
 			require.Empty(t, recorder.Events, "once")
-			require.Equal(t, 1, namespaces.MissingVirtualClusters(p.env))
-			p.superCache[kind.Namespace] = nil
-			require.Zero(t, namespaces.MissingVirtualClusters(p.env), "the operator has deleted what was left")
+			require.Equal(t, 1, namespaces.MissingVirtualClusters(p.Env))
+			p.SuperCache[kind.Namespace] = nil
+			require.Zero(t, namespaces.MissingVirtualClusters(p.Env), "the operator has deleted what was left")
 		})
 	}
 }

@@ -29,14 +29,15 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestServicesOnly: how long a super namespace stays that is there for Services alone.
 func TestServicesOnly(t *testing.T) {
 	t.Parallel()
-	service := serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
+	service := kindtest.ServiceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80})
 	elsewhere := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "other"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey, Name: "other"},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}},
 	}
 	for _, tc := range []struct {
@@ -58,7 +59,7 @@ func TestServicesOnly(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			scheme := runtime.NewScheme()
 			require.NoError(t, clientgoscheme.AddToScheme(scheme))
 			require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
@@ -69,22 +70,22 @@ func TestServicesOnly(t *testing.T) {
 				}
 				return builder.Build()
 			}
-			p.assigns(meta(tc.holds), meta(tc.holdsLive))
-			p.namespace.GetAnnotations()["tenancy.x-k8s.io/services-only"] = "true"
+			p.Assigns(meta(tc.holds), meta(tc.holdsLive))
+			p.Namespace.GetAnnotations()["tenancy.x-k8s.io/services-only"] = "true"
 			if tc.services {
-				p.tenantCache[kind.Service] = []client.Object{service}
+				p.TenantCache[kind.Service] = []client.Object{service}
 			}
 			if tc.servicesLive {
-				require.NoError(t, p.tenant.Client.Create(t.Context(), service.DeepCopy()))
+				require.NoError(t, p.Tenant.Client.Create(t.Context(), service.DeepCopy()))
 			}
-			require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
-			require.NoError(t, p.superClient.Create(t.Context(), p.quota))
+			require.NoError(t, p.SuperClient.Create(t.Context(), p.Namespace))
+			require.NoError(t, p.SuperClient.Create(t.Context(), p.Quota))
 			if tc.disconnected {
-				p.env.Tenant = func(string) *kind.Tenant { return nil }
+				p.Env.Tenant = func(string) *kind.Tenant { return nil }
 			}
-			_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+			_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 			require.Equal(t, tc.wantWait, err != nil, "%v", err)
-			err = p.superClient.Get(t.Context(), client.ObjectKey{Name: p.namespace.GetName()}, &corev1.Namespace{})
+			err = p.SuperClient.Get(t.Context(), client.ObjectKey{Name: p.Namespace.GetName()}, &corev1.Namespace{})
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
 		})
 	}
@@ -93,75 +94,75 @@ func TestServicesOnly(t *testing.T) {
 // TestNamespaceThatLeaves keeps Services, and nothing else.
 func TestNamespaceThatLeaves(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	meta := builders.Client(placementScheme(t)).WithObjects(
-		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	meta := builders.Client(kindtest.PlacementScheme(t)).WithObjects(
+		builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
 	).Build()
-	p.assigns(meta, meta)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
-	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "foreign"}}
-	tenancy.SetOwner(secret, ownerOf("secret-uid"))
-	for _, object := range []client.Object{p.namespace, p.quota, secret, foreign} {
-		require.NoError(t, p.superClient.Create(t.Context(), object))
+	p.Assigns(meta, meta)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "password"}}
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "foreign"}}
+	tenancy.SetOwner(secret, kindtest.OwnerOf("secret-uid"))
+	for _, object := range []client.Object{p.Namespace, p.Quota, secret, foreign} {
+		require.NoError(t, p.SuperClient.Create(t.Context(), object))
 	}
-	p.tenantCache[kind.Service] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
-	p.superCache[kind.Secret] = []client.Object{secret, foreign}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
+	p.TenantCache[kind.Service] = []client.Object{kindtest.ServiceAt("web", "front", "10.97.0.7")}
+	p.SuperCache[kind.Secret] = []client.Object{secret, foreign}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}
 
-	p.tenantCache[kind.Pod] = []client.Object{tenantPod(nil)}
-	_, err := p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
+	p.TenantCache[kind.Pod] = []client.Object{kindtest.TenantPod(nil)}
+	_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
-	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}), "a pod is assigned here")
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}), "a pod is assigned here")
 
-	p.tenantCache[kind.Pod] = nil
-	_, err = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
+	p.TenantCache[kind.Pod] = nil
+	_, err = p.Kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.ErrorContains(t, err, "waiting for the deletion of the objects in namespace")
-	require.Error(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}))
-	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(foreign), &corev1.Secret{}), "it is not ours")
+	require.Error(t, p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}))
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(foreign), &corev1.Secret{}), "it is not ours")
 
-	p.superCache[kind.Secret], p.superCache[kind.Isolation] = []client.Object{foreign}, nil
-	p.env.SuperCache = unfilled{p.superCache, kind.Secret}
-	_, err = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
+	p.SuperCache[kind.Secret], p.SuperCache[kind.Isolation] = []client.Object{foreign}, nil
+	p.Env.SuperCache = kindtest.Unfilled{Cache: p.SuperCache, Of: kind.Secret}
+	_, err = p.Kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.ErrorContains(t, err, "waiting for the cache of the super cluster's secrets", "whether any is left is not known")
 
-	p.env.SuperCache = p.superCache
-	_, err = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
+	p.Env.SuperCache = p.SuperCache
+	_, err = p.Kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	got := &corev1.Namespace{}
-	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(p.namespace), got))
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(p.Namespace), got))
 	require.True(t, kind.ServicesOnly(got))
 }
 
 // TestNamespaceThatComesBack is placed here again while it is being cleared: what is created for that stays.
 func TestNamespaceThatComesBack(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	secret := func(name string) *corev1.Secret {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: name}}
-		tenancy.SetOwner(secret, ownerOf(types.UID(name+"-uid")))
-		require.NoError(t, p.superClient.Create(t.Context(), secret))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: name}}
+		tenancy.SetOwner(secret, kindtest.OwnerOf(types.UID(name+"-uid")))
+		require.NoError(t, p.SuperClient.Create(t.Context(), secret))
 		return secret
 	}
-	elsewhere := builders.Client(placementScheme(t)).WithObjects(
-		builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
+	elsewhere := builders.Client(kindtest.PlacementScheme(t)).WithObjects(
+		builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r2", 1).Obj(),
 	).Build()
 	live := interceptor.NewClient(elsewhere, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, object, options...)
-			if len(p.superCache[kind.Secret]) == 1 {
-				p.superCache[kind.Secret] = append(p.superCache[kind.Secret], secret("new"))
+			if len(p.SuperCache[kind.Secret]) == 1 {
+				p.SuperCache[kind.Secret] = append(p.SuperCache[kind.Secret], secret("new"))
 			}
 			return err
 		},
 	})
-	p.assigns(elsewhere, live)
-	require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
-	p.tenantCache[kind.Service] = []client.Object{serviceAt("web", "front", "10.97.0.7")}
-	p.superCache[kind.Secret] = []client.Object{secret("old")}
-	_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+	p.Assigns(elsewhere, live)
+	require.NoError(t, p.SuperClient.Create(t.Context(), p.Namespace))
+	p.TenantCache[kind.Service] = []client.Object{kindtest.ServiceAt("web", "front", "10.97.0.7")}
+	p.SuperCache[kind.Secret] = []client.Object{secret("old")}
+	_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 	require.ErrorContains(t, err, "waiting for the deletion of the objects in namespace")
 	var left corev1.SecretList
-	require.NoError(t, p.superClient.List(t.Context(), &left))
+	require.NoError(t, p.SuperClient.List(t.Context(), &left))
 	require.Len(t, left.Items, 1)
 	require.Equal(t, "new", left.Items[0].Name)
 }
@@ -174,7 +175,7 @@ func TestNamespaceWithoutPlacement(t *testing.T) {
 	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "vc", UID: "vc-uid"}}
 	ended := vc.DeepCopy()
 	ended.DeletionTimestamp, ended.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"scheduler.tenancy.x-k8s.io/placements"}
-	deleted := builders.Placement(clusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj()
+	deleted := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID("ns-uid").Held("r1", 1).Obj()
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{schedulerv1alpha1.FinalizerUsage}
 	for _, tc := range []struct {
 		name string
@@ -199,30 +200,30 @@ func TestNamespaceWithoutPlacement(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			meta := builders.Client(placementScheme(t)).WithObjects(tc.meta...).Build()
-			p.assigns(meta, meta)
-			require.NoError(t, p.superClient.Create(t.Context(), p.namespace))
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			meta := builders.Client(kindtest.PlacementScheme(t)).WithObjects(tc.meta...).Build()
+			p.Assigns(meta, meta)
+			require.NoError(t, p.SuperClient.Create(t.Context(), p.Namespace))
 			named := func(uid types.UID) []client.Object {
 				if uid == "" {
 					return nil
 				}
 				return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: uid}}}
 			}
-			p.tenantCache[kind.Namespace] = named(tc.inCache)
-			answers := tenantUID
+			p.TenantCache[kind.Namespace] = named(tc.inCache)
+			answers := kindtest.TenantUID
 			if tc.other {
 				answers = "another"
 			}
-			p.tenant.Client = answering(newClientBuilder().WithObjects(named(tc.live)...).Build(), answers)
+			p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(named(tc.live)...).Build(), answers)
 			if tc.disconnected {
-				p.env.Tenant = func(string) *kind.Tenant { return nil }
+				p.Env.Tenant = func(string) *kind.Tenant { return nil }
 			}
-			_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+			_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
 			require.Equal(t, tc.wantWait, err != nil, "%v", err)
-			err = p.superClient.Get(t.Context(), client.ObjectKey{Name: p.namespace.GetName()}, &corev1.Namespace{})
+			err = p.SuperClient.Get(t.Context(), client.ObjectKey{Name: p.Namespace.GetName()}, &corev1.Namespace{})
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
 		})
 	}
@@ -234,7 +235,7 @@ func TestQuotaAnswers(t *testing.T) {
 	t.Parallel()
 	// placed is placed here with so many cores, of which one leaves if there is a decision.
 	placed := func(uid types.UID, cores, decision string) client.Object {
-		np := builders.Placement(clusterKey, "web").NamespaceUID(uid).Held("r1", 1, "cpu", cores).Obj()
+		np := builders.Placement(kindtest.ClusterKey, "web").NamespaceUID(uid).Held("r1", 1, "cpu", cores).Obj()
 		if decision != "" {
 			np.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reserved: builders.Resources("cpu", "1"), Decision: decision}
 		}
@@ -273,7 +274,7 @@ func TestQuotaAnswers(t *testing.T) {
 				}
 				return err
 			}
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
 					return record("create", object, to.Create(ctx, object, options...))
 				},
@@ -282,27 +283,27 @@ func TestQuotaAnswers(t *testing.T) {
 				},
 			})
 			meta := func(np client.Object) client.WithWatch {
-				builder := builders.Client(placementScheme(t))
+				builder := builders.Client(kindtest.PlacementScheme(t))
 				if np != nil {
 					builder.WithObjects(np)
 				}
 				return builder.Build()
 			}
-			p.assigns(meta(tc.cached), meta(tc.live))
-			reconciler, key := p.kind(kind.Namespace), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
+			p.Assigns(meta(tc.cached), meta(tc.live))
+			reconciler, key := p.Kind(kind.Namespace), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}
 			superNamespace := &corev1.Namespace{}
-			namespaces.SuperNamespace(p.tenantCache[kind.Namespace][0].(*corev1.Namespace), superNamespace, ownerOf("ns-uid"), &kind.Rules{}, "baseline")
-			p.superCache[kind.Namespace], p.superCache[kind.Quota] = []client.Object{superNamespace}, nil
+			namespaces.SuperNamespace(p.TenantCache[kind.Namespace][0].(*corev1.Namespace), superNamespace, kindtest.OwnerOf("ns-uid"), &kind.Rules{}, "baseline")
+			p.SuperCache[kind.Namespace], p.SuperCache[kind.Quota] = []client.Object{superNamespace}, nil
 			if tc.quota != nil {
 				quota := &corev1.ResourceQuota{}
-				namespaces.SuperQuota(quota, ownerOf("ns-uid"), namespaces.Held{Pods: builders.Resources("cpu", "2")}, nil, &p.tenant.Policy.Get().Spec().Limits)
+				namespaces.SuperQuota(quota, kindtest.OwnerOf("ns-uid"), namespaces.Held{Pods: builders.Resources("cpu", "2")}, nil, &p.Tenant.Policy.Get().Spec().Limits)
 				if *tc.quota != "" {
 					quota.Annotations[schedulerv1alpha1.AnnotationDecision] = *tc.quota
 				}
-				require.NoError(t, p.superClient.Create(t.Context(), quota))
-				p.superCache[kind.Quota] = []client.Object{quota.DeepCopy()}
+				require.NoError(t, p.SuperClient.Create(t.Context(), quota))
+				p.SuperCache[kind.Quota] = []client.Object{quota.DeepCopy()}
 				if tc.stale {
-					require.NoError(t, p.superClient.Update(t.Context(), quota))
+					require.NoError(t, p.SuperClient.Update(t.Context(), quota))
 				}
 				wrote = nil
 			}
@@ -319,7 +320,7 @@ func TestQuotaAnswers(t *testing.T) {
 func TestLastAnswer(t *testing.T) {
 	t.Parallel()
 	var wrote []string
-	p := newPool(t, interceptor.Funcs{
+	p := kindtest.NewPool(t, interceptor.Funcs{
 		Update: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.UpdateOption) error {
 			wrote = append(wrote, "update "+object.GetAnnotations()[schedulerv1alpha1.AnnotationDecision])
 			return to.Update(ctx, object, options...)
@@ -329,29 +330,29 @@ func TestLastAnswer(t *testing.T) {
 			return to.Delete(ctx, object, options...)
 		},
 	})
-	deleted := builders.Placement(clusterKey, "web").UID("np-uid").NamespaceUID("ns-uid").Held("r1", 1).Obj()
+	deleted := builders.Placement(kindtest.ClusterKey, "web").UID("np-uid").NamespaceUID("ns-uid").Held("r1", 1).Obj()
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{schedulerv1alpha1.FinalizerUsage}
-	meta := builders.Client(placementScheme(t)).WithObjects(deleted).Build()
-	p.assigns(meta, meta)
-	for _, object := range []client.Object{p.namespace, p.quota} {
-		require.NoError(t, p.superClient.Create(t.Context(), object))
+	meta := builders.Client(kindtest.PlacementScheme(t)).WithObjects(deleted).Build()
+	p.Assigns(meta, meta)
+	for _, object := range []client.Object{p.Namespace, p.Quota} {
+		require.NoError(t, p.SuperClient.Create(t.Context(), object))
 	}
-	p.tenantCache[kind.Namespace] = nil
-	reconciler, key := p.kind(kind.Namespace), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
-	stored := p.quota
+	p.TenantCache[kind.Namespace] = nil
+	reconciler, key := p.Kind(kind.Namespace), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}
+	stored := p.Quota
 	stale := stored.DeepCopyObject().(client.Object)
-	require.NoError(t, p.superClient.Update(t.Context(), stored))
+	require.NoError(t, p.SuperClient.Update(t.Context(), stored))
 	wrote = nil
-	p.superCache[kind.Quota] = []client.Object{stale}
+	p.SuperCache[kind.Quota] = []client.Object{stale}
 	_, err := reconciler.Reconcile(t.Context(), key, 0)
 	wait := &engine.WaitError{}
 	require.ErrorAs(t, err, &wait)
 	require.Equal(t, []string{"update np-uid"}, wrote, "the cache is behind, and nothing is deleted")
 
-	p.superCache[kind.Quota], wrote = []client.Object{stored}, nil
+	p.SuperCache[kind.Quota], wrote = []client.Object{stored}, nil
 	_, err = reconciler.Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
-	require.Equal(t, []string{"update np-uid", "delete " + clusterKey + "-web"}, wrote)
+	require.Equal(t, []string{"update np-uid", "delete " + kindtest.ClusterKey + "-web"}, wrote)
 }
 
 // TestTerminatingSuperNamespace lets the deletion of a super namespace hang, as with a pod on a node that has died: the
@@ -374,23 +375,23 @@ func TestTerminatingSuperNamespace(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			if tc.placed {
-				p.placed(t)
+				p.Placed(t)
 			}
-			p.tenantCache[kind.Namespace] = nil
+			p.TenantCache[kind.Namespace] = nil
 			if tc.uid != "" {
-				p.tenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: tc.uid}}}
+				p.TenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: tc.uid}}}
 			}
-			began := metav1.NewTime(p.env.Clock.Now().Add(-tc.since))
-			p.namespace.SetDeletionTimestamp(&began)
+			began := metav1.NewTime(p.Env.Clock.Now().Add(-tc.since))
+			p.Namespace.SetDeletionTimestamp(&began)
 			for range 2 {
-				_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+				_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 				require.NoError(t, err)
 			}
-			require.Equal(t, tc.want, len(p.events.Events) == 1)
+			require.Equal(t, tc.want, len(p.Events.Events) == 1)
 			if tc.want {
-				require.Contains(t, <-p.events.Events, "Warning SuperNamespaceTerminating Super cluster r1 deletes what an earlier placement of this namespace has left there since 1970-01-12T")
+				require.Contains(t, <-p.Events.Events, "Warning SuperNamespaceTerminating Super cluster r1 deletes what an earlier placement of this namespace has left there since 1970-01-12T")
 			}
 		})
 	}
@@ -401,18 +402,18 @@ func TestTerminatingSuperNamespace(t *testing.T) {
 func TestOrphansAreProven(t *testing.T) {
 	t.Parallel()
 	for _, other := range []bool{false, true} {
-		p := newPool(t, interceptor.Funcs{})
+		p := kindtest.NewPool(t, interceptor.Funcs{})
 		if other {
-			p.tenant.Client = answering(newClientBuilder().Build(), "another")
+			p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().Build(), "another")
 		}
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "password"}}
-		tenancy.SetOwner(secret, ownerOf("secret-uid"))
-		require.NoError(t, p.superClient.Create(t.Context(), secret))
-		p.superCache[kind.Secret] = []client.Object{secret}
-		_, err := p.kind(kind.Secret).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Secret, Namespace: "web", Name: "password"}, 0)
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "password"}}
+		tenancy.SetOwner(secret, kindtest.OwnerOf("secret-uid"))
+		require.NoError(t, p.SuperClient.Create(t.Context(), secret))
+		p.SuperCache[kind.Secret] = []client.Object{secret}
+		_, err := p.Kind(kind.Secret).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Secret, Namespace: "web", Name: "password"}, 0)
 		wait := &engine.WaitError{}
 		require.Equal(t, other, errors.As(err, &wait), "%v", err)
-		err = p.superClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
+		err = p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
 		require.Equal(t, other, err == nil, "%v", err)
 	}
 }
@@ -421,60 +422,60 @@ func TestOrphansAreProven(t *testing.T) {
 // shows any super namespace, and then removes one. Those for Services leave room for those that are placed.
 func TestManySuperNamespaces(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Namespaces = 1 }))
-	p.tenantCache[kind.Namespace], p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil, nil
-	builder := builders.Client(placementScheme(t))
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.Namespaces = 1 }))
+	p.TenantCache[kind.Namespace], p.SuperCache[kind.Namespace], p.SuperCache[kind.Quota] = nil, nil, nil
+	builder := builders.Client(kindtest.PlacementScheme(t))
 	const services, placed = 4, 2
 	name := func(i int) string { return fmt.Sprint("n", i) }
 	for i := range services + placed {
 		uid := types.UID("uid-" + name(i))
-		p.tenantCache[kind.Namespace] = append(p.tenantCache[kind.Namespace], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i), UID: uid}})
-		p.tenantCache[kind.Service] = append(p.tenantCache[kind.Service], serviceAt(name(i), "front", "10.97.0.7"))
+		p.TenantCache[kind.Namespace] = append(p.TenantCache[kind.Namespace], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(i), UID: uid}})
+		p.TenantCache[kind.Service] = append(p.TenantCache[kind.Service], kindtest.ServiceAt(name(i), "front", "10.97.0.7"))
 		held := "r2"
 		if i >= services {
 			held = "r1"
 		}
-		builder.WithObjects(builders.Placement(clusterKey, name(i)).NamespaceUID(uid).Held(held, 1).Obj())
+		builder.WithObjects(builders.Placement(kindtest.ClusterKey, name(i)).NamespaceUID(uid).Held(held, 1).Obj())
 	}
 	meta := builder.Build()
-	p.assigns(meta, meta)
-	reconciler := p.kind(kind.Namespace)
+	p.Assigns(meta, meta)
+	reconciler := p.Kind(kind.Namespace)
 	reconcile := func(i int) {
 		t.Helper()
-		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: name(i)}, 0)
+		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: name(i)}, 0)
 		require.NoError(t, err)
 	}
 	there := func() []corev1.Namespace {
 		t.Helper()
 		list := &corev1.NamespaceList{}
-		require.NoError(t, p.superClient.List(t.Context(), list))
+		require.NoError(t, p.SuperClient.List(t.Context(), list))
 		return list.Items
 	}
 	for i := range services {
 		reconcile(i)
 	}
 	require.Len(t, there(), 2)
-	require.Len(t, p.events.Events, 2)
-	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: 2 namespaces of at most 2 exist (limits.namespaces of TenantPolicy small)")
+	require.Len(t, p.Events.Events, 2)
+	require.Contains(t, <-p.Events.Events, "TenantLimit Super cluster r1: 2 namespaces of at most 2 exist (limits.namespaces of TenantPolicy small)")
 
 	// The quotas in them are none.
 	for _, made := range there() {
-		quota := builders.Owned(builders.Quota(made.Name, "superpool"), ownerOf("uid"))
-		p.env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Current: &made})
-		p.env.Changed(kind.Change{Kind: kind.Quota, Side: kind.SuperSide, Current: quota})
+		quota := builders.Owned(builders.Quota(made.Name, "superpool"), kindtest.OwnerOf("uid"))
+		p.Env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Current: &made})
+		p.Env.Changed(kind.Change{Kind: kind.Quota, Side: kind.SuperSide, Current: quota})
 	}
 	reconcile(services)
 	reconcile(services + 1)
 	require.Len(t, there(), 3, "one that is placed has room still")
-	<-p.events.Events
-	require.Contains(t, <-p.events.Events, "3 namespaces of at most 3 exist")
+	<-p.Events.Events
+	require.Contains(t, <-p.Events.Events, "3 namespaces of at most 3 exist")
 
 	gone := there()[0]
 	waiting := 0
-	for _, key := range p.env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Old: &gone}) {
-		if key.Kind == kind.Namespace && tenancy.SuperNamespace(clusterKey, key.Name) != gone.Name {
+	for _, key := range p.Env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Old: &gone}) {
+		if key.Kind == kind.Namespace && tenancy.SuperNamespace(kindtest.ClusterKey, key.Name) != gone.Name {
 			waiting++
 		}
 	}
@@ -485,45 +486,45 @@ func TestManySuperNamespaces(t *testing.T) {
 // written all the same.
 func TestNamespaceThatGrows(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "namespaces", Count: 10, Bytes: resource.MustParse("4Ki")}}
 	}))
-	p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil
+	p.SuperCache[kind.Namespace], p.SuperCache[kind.Quota] = nil, nil
 	reconcile := func(labels map[string]string) *corev1.Namespace {
 		t.Helper()
-		p.tenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid", Labels: labels}}}
-		_, err := p.kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+		p.TenantCache[kind.Namespace] = []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid", Labels: labels}}}
+		_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
 		require.NoError(t, err)
 		made := &corev1.Namespace{}
-		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Name: clusterKey + "-web"}, made))
+		require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Name: kindtest.ClusterKey + "-web"}, made))
 		var before client.Object
-		if shown := p.superCache[kind.Namespace]; len(shown) > 0 {
+		if shown := p.SuperCache[kind.Namespace]; len(shown) > 0 {
 			before = shown[0]
 		}
-		p.env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Old: before, Current: made})
-		p.superCache[kind.Namespace] = []client.Object{made}
+		p.Env.Changed(kind.Change{Kind: kind.Namespace, Side: kind.SuperSide, Old: before, Current: made})
+		p.SuperCache[kind.Namespace] = []client.Object{made}
 		return made
 	}
 	require.Equal(t, "a", reconcile(map[string]string{"team": "a"}).Labels["label.tenancy.x-k8s.io/team"])
-	require.Empty(t, p.told())
+	require.Empty(t, p.Told())
 	for range 2 {
-		made := reconcile(manyLabels(100))
+		made := reconcile(kindtest.ManyLabels(100))
 		require.Len(t, made.Labels, len(reconcile(map[string]string{"team": "a"}).Labels), "they stay")
 	}
-	reconcile(manyLabels(100))
-	events := p.told()
+	reconcile(kindtest.ManyLabels(100))
+	events := p.Told()
 	require.NotEmpty(t, events)
 	require.Regexp(t, `^Warning TenantLimit Super cluster r1: namespaces of \d+ bytes exist, this one adds \d+, and at most 4096 are allowed \(limits.namespaces of TenantPolicy small\)$`, events[0])
-	made := p.superCache[kind.Namespace][0].(*corev1.Namespace)
+	made := p.SuperCache[kind.Namespace][0].(*corev1.Namespace)
 	made.Annotations["tenancy.x-k8s.io/services-only"] = "true"
-	require.False(t, kind.ServicesOnly(reconcile(manyLabels(100))), "what is ours is written")
-	reconcile(manyLabels(100))
-	p.told()
-	reconcile(manyLabels(100))
-	require.Empty(t, p.told(), "it is told once")
+	require.False(t, kind.ServicesOnly(reconcile(kindtest.ManyLabels(100))), "what is ours is written")
+	reconcile(kindtest.ManyLabels(100))
+	p.Told()
+	reconcile(kindtest.ManyLabels(100))
+	require.Empty(t, p.Told(), "it is told once")
 	require.Equal(t, "b", reconcile(map[string]string{"team": "b"}).Labels["label.tenancy.x-k8s.io/team"])
 }
 
@@ -544,11 +545,11 @@ func TestRefusedNamespaces(t *testing.T) {
 			t.Parallel()
 			refuse := func(operation string, object client.Object) error {
 				if operation == tc.operation && fmt.Sprintf("%T", object) == fmt.Sprintf("%T", tc.refused) {
-					return apierrors.NewForbidden(corev1.Resource("things"), clusterKey+"-web", errors.New("webhook of the operator"))
+					return apierrors.NewForbidden(corev1.Resource("things"), kindtest.ClusterKey+"-web", errors.New("webhook of the operator"))
 				}
 				return nil
 			}
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
 					if err := refuse("create", object); err != nil {
 						return err
@@ -562,30 +563,30 @@ func TestRefusedNamespaces(t *testing.T) {
 					return to.Update(ctx, object, options...)
 				},
 			})
-			p.placed(t)
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
+			p.Placed(t)
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}
 			switch {
 			case tc.kind == kind.Isolation:
-				key, p.tenant.Policy = isolationKey, &policy.Ref{}
+				key, p.Tenant.Policy = kindtest.IsolationKey, &policy.Ref{}
 			case tc.want == "FailedCreate" && fmt.Sprintf("%T", tc.refused) == "*v1.Namespace":
-				p.superCache[kind.Namespace] = nil
+				p.SuperCache[kind.Namespace] = nil
 			default:
 				made := &corev1.Namespace{}
-				namespaces.SuperNamespace(p.tenantCache[kind.Namespace][0].(*corev1.Namespace), made, ownerOf("ns-uid"), &kind.Rules{}, "baseline")
+				namespaces.SuperNamespace(p.TenantCache[kind.Namespace][0].(*corev1.Namespace), made, kindtest.OwnerOf("ns-uid"), &kind.Rules{}, "baseline")
 				if tc.operation == "update" {
 					made.Labels[tenancy.LabelKey("gone")] = "x"
 				}
-				p.superCache[kind.Namespace] = []client.Object{made}
+				p.SuperCache[kind.Namespace] = []client.Object{made}
 			}
 			if tc.kind != kind.Isolation {
-				p.superCache[kind.Quota] = nil
+				p.SuperCache[kind.Quota] = nil
 			}
-			reconciler := p.kind(tc.kind)
+			reconciler := p.Kind(tc.kind)
 			for range 3 {
 				_, err := reconciler.Reconcile(t.Context(), key, 0)
 				require.Error(t, err)
 			}
-			told := p.told()
+			told := p.Told()
 			require.Len(t, told, 1)
 			require.Contains(t, told[0], tc.want)
 			require.Contains(t, told[0], `"web" is forbidden: webhook of the operator`, "in the tenant's words")
@@ -598,21 +599,21 @@ func TestRefusedNamespaces(t *testing.T) {
 // namespace on either side, or one in another state.
 func TestNamespaceEnqueuesWhatItHolds(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	const pods, all = 1000, 2000 // each with its tokens
 	for i := range pods {
-		p.tenantCache[kind.Pod] = append(p.tenantCache[kind.Pod], builders.Pod("web", fmt.Sprintf("p%d", i)).Obj())
+		p.TenantCache[kind.Pod] = append(p.TenantCache[kind.Pod], builders.Pod("web", fmt.Sprintf("p%d", i)).Obj())
 	}
-	web, key := p.tenantCache[kind.Namespace][0], engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
+	web, key := p.TenantCache[kind.Namespace][0], engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}
 	for _, change := range []kind.Change{{Old: web}, {Current: web}} {
-		change.Kind, change.Tenant = kind.Namespace, clusterKey
-		keys := p.env.Changed(change)
+		change.Kind, change.Tenant = kind.Namespace, kindtest.ClusterKey
+		keys := p.Env.Changed(change)
 		require.Contains(t, keys, key)
 		require.Less(t, len(keys), 5)
 	}
 	resynced := 0
-	p.env.Resync = func(keys []engine.Key) { resynced += len(keys) }
-	superNamespace := p.namespace.(*corev1.Namespace) //nolint:forcetypeassert // newPool makes one
+	p.Env.Resync = func(keys []engine.Key) { resynced += len(keys) }
+	superNamespace := p.Namespace.(*corev1.Namespace) //nolint:forcetypeassert // newPool makes one
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -621,18 +622,18 @@ func TestNamespaceEnqueuesWhatItHolds(t *testing.T) {
 		{name: "it is found", change: func() {}, want: all},
 		{name: "nothing has changed", change: func() {}},
 		{name: "it has another label", change: func() { superNamespace.Labels["more"] = "true" }},
-		{name: "the tenant says that it is gone", change: func() { p.tenantCache[kind.Namespace] = nil }, want: all},
-		{name: "it is back", change: func() { p.tenantCache[kind.Namespace] = []client.Object{web} }, want: all},
-		{name: "it is another one", change: func() { p.tenantCache[kind.Namespace] = []client.Object{builders.Namespace("web")} }, want: all},
+		{name: "the tenant says that it is gone", change: func() { p.TenantCache[kind.Namespace] = nil }, want: all},
+		{name: "it is back", change: func() { p.TenantCache[kind.Namespace] = []client.Object{web} }, want: all},
+		{name: "it is another one", change: func() { p.TenantCache[kind.Namespace] = []client.Object{builders.Namespace("web")} }, want: all},
 		{name: "it is for Services alone", change: func() { metav1.SetMetaDataAnnotation(&superNamespace.ObjectMeta, kind.AnnotationServicesOnly, "true") }, want: all},
 		{name: "its Pod Security Standard is another one", change: func() { superNamespace.Labels["pod-security.kubernetes.io/enforce"] = "baseline" }, want: all},
-		{name: "it is deleted in the super cluster", change: func() { superNamespace.DeletionTimestamp = &metav1.Time{Time: p.env.Clock.Now()} }, want: all},
-		{name: "it is gone there", change: func() { p.superCache[kind.Namespace] = nil }, want: all},
-		{name: "the tenant is forgotten", change: func() { p.env.Forget(clusterKey) }, want: all},
+		{name: "it is deleted in the super cluster", change: func() { superNamespace.DeletionTimestamp = &metav1.Time{Time: p.Env.Clock.Now()} }, want: all},
+		{name: "it is gone there", change: func() { p.SuperCache[kind.Namespace] = nil }, want: all},
+		{name: "the tenant is forgotten", change: func() { p.Env.Forget(kindtest.ClusterKey) }, want: all},
 	} {
 		step.change()
 		resynced = 0
-		_, _ = p.kind(kind.Namespace).Reconcile(t.Context(), key, 0) // whatever else it finds to do, or to wait for
+		_, _ = p.Kind(kind.Namespace).Reconcile(t.Context(), key, 0) // whatever else it finds to do, or to wait for
 		require.Equal(t, step.want, resynced, step.name)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -24,6 +23,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/network"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 func matching(expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
@@ -32,7 +32,7 @@ func matching(expressions ...metav1.LabelSelectorRequirement) *metav1.LabelSelec
 
 // ofTenant returns a selector of objects of the tenant with these labels of the tenant's.
 func ofTenant(pairs ...string) *metav1.LabelSelector {
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"tenancy.x-k8s.io/cluster": clusterKey}}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"tenancy.x-k8s.io/cluster": kindtest.ClusterKey}}
 	for i := 0; i < len(pairs); i += 2 {
 		selector.MatchLabels[tenancy.LabelKey(pairs[i])] = pairs[i+1]
 	}
@@ -83,7 +83,7 @@ func TestSuperNetworkPolicyOfAService(t *testing.T) {
 		confined.Servers = []network.Server{{Range: netip.MustParsePrefix(address), Port: 30550, Behind: &agents, PodPort: 10550}}
 		allowing := func(to peers) egressRules {
 			got := &networkingv1.NetworkPolicy{}
-			require.Empty(t, network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: to}}}}, got, clusterKey, confined))
+			require.Empty(t, network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{To: to}}}}, got, kindtest.ClusterKey, confined))
 			return got.Spec.Egress
 		}
 		require.Equal(t, egressRules{{Ports: tcp(30550), To: peers{peerAt(address)}}, {Ports: tcp(10550), To: peers{agents}}}, allowing(nil)[1:])
@@ -124,7 +124,7 @@ func TestSuperNetworkPolicyOfNodePorts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got := &networkingv1.NetworkPolicy{}
-			network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{Ports: tc.ports, To: tc.to}}}}, got, clusterKey, confined)
+			network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: egressRules{{Ports: tc.ports, To: tc.to}}}}, got, kindtest.ClusterKey, confined)
 			var want egressRules
 			if tc.want != nil {
 				want = egressRules{{Ports: tc.want, To: nodes}}
@@ -140,7 +140,7 @@ func TestSuperNetworkPolicyOfNodePorts(t *testing.T) {
 		t.Parallel()
 		own := peers{selectorPeer(nil, &metav1.LabelSelector{})}
 		got := &networkingv1.NetworkPolicy{}
-		network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{}, {From: own}}}}, got, clusterKey, confined)
+		network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{{}, {From: own}}}}, got, kindtest.ClusterKey, confined)
 		require.Subset(t, got.Spec.Ingress[0].From, nodes)
 		require.Len(t, got.Spec.Ingress[1].From, 1, "who lets in its own pods alone lets in no node")
 	})
@@ -171,7 +171,7 @@ func TestSuperNetworkPolicyOfTraffic(t *testing.T) {
 			t.Parallel()
 			got := &networkingv1.NetworkPolicy{}
 			rule := networkingv1.NetworkPolicyIngressRule{From: tc.from}
-			network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{rule}, Egress: egressRules{{}}}}, got, clusterKey, confined)
+			network.SuperNetworkPolicy(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Ingress: ingressRules{rule}, Egress: egressRules{{}}}}, got, kindtest.ClusterKey, confined)
 			require.Len(t, got.Spec.Egress, 1, "it may be called by them, and not call them")
 			var found peers
 			for _, peer := range got.Spec.Ingress[0].From {
@@ -261,7 +261,7 @@ func TestSuperNetworkPolicy(t *testing.T) {
 			if tc.open {
 				confinement = nil
 			}
-			require.Empty(t, cmp.Diff(tc.wantLost, network.SuperNetworkPolicy(policy, got, clusterKey, confinement)))
+			require.Empty(t, cmp.Diff(tc.wantLost, network.SuperNetworkPolicy(policy, got, kindtest.ClusterKey, confinement)))
 			require.Empty(t, cmp.Diff(untouched, policy), "the policy lies in a cache")
 			want := networkingv1.NetworkPolicySpec{
 				PodSelector: *ofTenant("app", "front"), PolicyTypes: policy.Spec.PolicyTypes, Ingress: tc.wantIngress, Egress: tc.wantEgress,
@@ -309,32 +309,32 @@ func TestHugeNetworkPolicy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 			policy := &networkingv1.NetworkPolicy{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
 				Spec:       networkingv1.NetworkPolicySpec{PodSelector: all, Egress: egressRules{{}}},
 			}
-			p.tenantCache[kind.NetworkPolicy] = []client.Object{policy}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
+			p.TenantCache[kind.NetworkPolicy] = []client.Object{policy}
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
 			reconcile := func() *networkingv1.NetworkPolicy {
 				live := &networkingv1.NetworkPolicy{}
 				for range 3 {
-					_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
+					_, err := p.Kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 					require.NoError(t, err)
-					require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-					p.superCache[kind.NetworkPolicy] = []client.Object{live}
+					require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, live))
+					p.SuperCache[kind.NetworkPolicy] = []client.Object{live}
 				}
 				return live
 			}
 			require.NotEmpty(t, reconcile().Spec.Egress)
-			require.Empty(t, p.events.Events)
+			require.Empty(t, p.Events.Events)
 			policy.Spec = tc.spec
 			live := reconcile()
 			if tc.want == "" {
 				require.Len(t, live.Spec.Ingress, 199)
-				require.Empty(t, p.events.Events)
+				require.Empty(t, p.Events.Events)
 				return
 			}
 			want := networkingv1.NetworkPolicySpec{PodSelector: *ofTenant(), PolicyTypes: bothWays}
@@ -342,8 +342,8 @@ func TestHugeNetworkPolicy(t *testing.T) {
 				want.PolicyTypes = bothWays[:1]
 			}
 			require.Empty(t, cmp.Diff(want, live.Spec))
-			require.Equal(t, "Warning "+tc.want+": nothing is allowed to the pods that the policy selects", <-p.events.Events)
-			require.Empty(t, p.events.Events)
+			require.Equal(t, "Warning "+tc.want+": nothing is allowed to the pods that the policy selects", <-p.Events.Events)
+			require.Empty(t, p.Events.Events)
 
 			policy.Spec = networkingv1.NetworkPolicySpec{PodSelector: all, Egress: egressRules{{}}}
 			require.NotEmpty(t, reconcile().Spec.Egress, "it is down again")
@@ -373,53 +373,31 @@ func TestNetworkPolicyNotice(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.superCache[kind.Node] = []client.Object{nodeAt("10.213.0.11", "10.214.1.0/24")}
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.SuperCache[kind.Node] = []client.Object{kindtest.NodeAt("10.213.0.11", "10.214.1.0/24")}
 			policy := &networkingv1.NetworkPolicy{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
 				Spec:       networkingv1.NetworkPolicySpec{Egress: egressRules{{To: tc.peers}}},
 			}
-			p.tenantCache[kind.NetworkPolicy] = []client.Object{policy}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
+			p.TenantCache[kind.NetworkPolicy] = []client.Object{policy}
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
 			for range 3 {
-				_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
+				_, err := p.Kind(kind.NetworkPolicy).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
 				live := &networkingv1.NetworkPolicy{}
-				require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-				p.superCache[kind.NetworkPolicy] = []client.Object{live}
+				require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, live))
+				p.SuperCache[kind.NetworkPolicy] = []client.Object{live}
 			}
 			if tc.want == "" {
-				require.Empty(t, p.events.Events)
+				require.Empty(t, p.Events.Events)
 				return
 			}
-			require.NotEmpty(t, p.events.Events)
-			require.Equal(t, tc.want, <-p.events.Events)
-			require.Empty(t, p.events.Events)
+			require.NotEmpty(t, p.Events.Events)
+			require.Equal(t, tc.want, <-p.Events.Events)
+			require.Empty(t, p.Events.Events)
 		})
 	}
-}
-
-func nodeAt(address, podRange string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n-" + address}, Spec: corev1.NodeSpec{PodCIDRs: []string{podRange}},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: address}}},
-	}
-}
-
-func serverAt(host string) *rest.Config { return &rest.Config{Host: host} }
-
-// unfilled is a cache that is not filled with objects of a kind.
-type unfilled struct {
-	cache
-	of string
-}
-
-func (u unfilled) Get(kind, namespace, name string) (client.Object, bool) {
-	if kind == u.of {
-		return nil, false
-	}
-	return u.cache.Get(kind, namespace, name)
 }
 
 // TestLargeNetworkPolicy: a policy that becomes too large below, or does not fit beside others, is there without its
@@ -456,32 +434,32 @@ func TestLargeNetworkPolicy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.tenant.Policy = &policy.Ref{}
-			p.tenant.Policy.Set(policyWith(t, tc.change))
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.Tenant.Policy = &policy.Ref{}
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, tc.change))
 			tenantPolicy := &networkingv1.NetworkPolicy{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: "policy-uid"},
 				Spec:       networkingv1.NetworkPolicySpec{Egress: egressRules{{}}, PolicyTypes: bothWays},
 			}
-			p.tenantCache[kind.NetworkPolicy] = []client.Object{tenantPolicy}
+			p.TenantCache[kind.NetworkPolicy] = []client.Object{tenantPolicy}
 			reconcile := func() *networkingv1.NetworkPolicy {
 				t.Helper()
 				live := &networkingv1.NetworkPolicy{}
 				for range 3 {
-					_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, 0)
+					_, err := p.Kind(kind.NetworkPolicy).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}, 0)
 					require.NoError(t, err)
-					require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, live))
-					p.superCache[kind.NetworkPolicy] = []client.Object{live}
+					require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, live))
+					p.SuperCache[kind.NetworkPolicy] = []client.Object{live}
 				}
 				return live
 			}
 			require.NotEmpty(t, reconcile().Spec.Egress)
-			require.Empty(t, p.told())
+			require.Empty(t, p.Told())
 			tenantPolicy.Spec.Egress, tenantPolicy.Spec.PodSelector = tc.rules, tc.selector
 			live := reconcile()
 			require.Less(t, live.Size(), 300<<10)
-			events := p.told()
+			events := p.Told()
 			if tc.want == "" {
 				require.NotEmpty(t, live.Spec.Egress)
 				require.Empty(t, events)

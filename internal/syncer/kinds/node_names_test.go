@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,13 +18,10 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// emptyIsNil takes an empty list for none.
-var emptyIsNil = cmpopts.EquateEmpty()
 
 // host is a node of a super cluster with a host name.
 func host(name, hostname string) client.Object {
@@ -55,7 +51,7 @@ const (
 func TestNodeNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 70)
-	nodes := cache{kind.Node: {host("a", "a"), host("b", "host-b"), host("c", ""), host(long+"1", "long-1"), host(long+"2", "long-2")}}
+	nodes := kindtest.Cache{kind.Node: {host("a", "a"), host("b", "host-b"), host("c", ""), host(long+"1", "long-1"), host(long+"2", "long-2")}}
 	longHost := ("r1." + long)[:validation.LabelValueMaxLength]
 	nowhere := []corev1.NodeSelectorTerm{{}}
 	zone := requirement(zoneKey, in, "z1")
@@ -136,13 +132,13 @@ func TestNodeNames(t *testing.T) {
 				}}
 			}
 			podspec.NewNodeNames("r1", nodes).Translate(spec, tc.pinned)
-			require.Empty(t, cmp.Diff(tc.wantSelector, spec.NodeSelector, emptyIsNil))
+			require.Empty(t, cmp.Diff(tc.wantSelector, spec.NodeSelector, kindtest.EmptyIsNil))
 			var got []corev1.NodeSelectorTerm
 			if spec.Affinity != nil && spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 				got = spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 				require.NotEmpty(t, got, "an API server refuses a selector without terms")
 			}
-			require.Empty(t, cmp.Diff(tc.want, got, emptyIsNil))
+			require.Empty(t, cmp.Diff(tc.want, got, kindtest.EmptyIsNil))
 			if spec.Affinity == nil {
 				return
 			}
@@ -192,11 +188,10 @@ func FuzzNodeNames(f *testing.F) {
 			pod.Spec.NodeSelector = map[string]string{hostKey: selected}
 		}
 		superPod := pod.DeepCopy()
-		podspec.NewNodeNames("r1", cache{kind.Node: superNodes}).Translate(&superPod.Spec, "")
+		podspec.NewNodeNames("r1", kindtest.Cache{kind.Node: superNodes}).Translate(&superPod.Spec, "")
 		for _, object := range superNodes {
 			superNode, _ := object.(*corev1.Node)
-			tenantNode := &corev1.Node{}
-			nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
+			tenantNode := kindtest.TenantNode(superNode)
 			require.Equal(t, tenancy.NodeName("r1", superNode.Name), tenantNode.Name)
 			before, errBefore := nodeaffinity.GetRequiredNodeAffinity(pod).Match(tenantNode)
 			after, errAfter := nodeaffinity.GetRequiredNodeAffinity(superPod).Match(superNode)
@@ -239,27 +234,27 @@ func TestLabelsOfTheTenantsNodes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := governed(t, interceptor.Funcs{})
-			p.tenant.Nodes = tc.mode
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			p := kindtest.Governed(t, interceptor.Funcs{})
+			p.Tenant.Nodes = tc.mode
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Pods.NodeSelector = map[string]string{"pool": "small"}
 			}))
-			p.superCache[kind.Node] = []client.Object{host("a", "a"), host("b", "host-b")}
-			p.tenantCache[kind.Node] = []client.Object{
+			p.SuperCache[kind.Node] = []client.Object{host("a", "a"), host("b", "host-b")}
+			p.TenantCache[kind.Node] = []client.Object{
 				tenantNode("r1", "a", map[string]string{"disk": "hdd", "pool": "large"}), tenantNode("r1", "b", map[string]string{"disk": "ssd", hostKey: "r1.a"}),
 				tenantNode("r2", "b", map[string]string{"disk": "tape"}),
 			}
-			pod := tenantPod(func(pod *corev1.Pod) { pod.Spec.NodeSelector = tc.selector })
-			p.tenantCache[kind.Pod] = []client.Object{pod}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 20e9)
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) { pod.Spec.NodeSelector = tc.selector })
+			p.TenantCache[kind.Pod] = []client.Object{pod}
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 20e9)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.waits, errors.As(err, &wait), "%v", err)
 			require.Equal(t, tc.waits, err != nil, "%v", err)
 			superPod := &corev1.Pod{}
-			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod)
+			err = p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, superPod)
 			if tc.want == nil {
 				require.Error(t, err)
-				require.Contains(t, strings.Join(p.told(), "\n"), tc.told)
+				require.Contains(t, strings.Join(p.Told(), "\n"), tc.told)
 				return
 			}
 			require.NoError(t, err)

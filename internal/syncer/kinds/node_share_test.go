@@ -12,6 +12,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestNodeShare holds what a tenant's Node shows against what its super node and its super cluster are, under a policy
@@ -112,7 +113,7 @@ func TestNodeShare(t *testing.T) {
 				}
 				return made
 			}
-			share := nodes.NodeShare{Held: held, Virtual: node(tc.virtual), Policy: policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			share := nodes.NodeShare{Held: held, Virtual: node(tc.virtual), Policy: kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "disk")
 				spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "gpu"})
 				if tc.policy != nil {
@@ -127,7 +128,7 @@ func TestNodeShare(t *testing.T) {
 			}
 			got := node(tc.before)
 			nodes.TenantNode(node(tc.super), got, "r1", kind.VNAgent{}, share)
-			require.Empty(t, cmp.Diff(tc.want, got.Spec.Taints, emptyIsNil))
+			require.Empty(t, cmp.Diff(tc.want, got.Spec.Taints, kindtest.EmptyIsNil))
 			require.Equal(t, tc.wantUnschedulable, got.Spec.Unschedulable)
 			for key, value := range tc.wantLabels {
 				require.Equal(t, value, got.Labels[key], key)

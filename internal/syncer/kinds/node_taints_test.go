@@ -13,6 +13,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestTaintsOfOthersStay: vc-scheduler says that a Node is out of service, and takes that back. The syncer's updates
@@ -41,31 +42,31 @@ func TestTaintsOfOthersStay(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			superNode := builders.Node("n1").Obj()
 			node := &corev1.Node{}
 			nodes.TenantNode(superNode, node, "r1", kind.VNAgent{}, nodes.NodeShare{})
 			tc.stored(node)
-			p.tenant.Client = nodeName(newClientBuilder()).WithObjects(node).WithStatusSubresource(&corev1.Node{}).Build()
+			p.Tenant.Client = nodeName(kindtest.NewClientBuilder()).WithObjects(node).WithStatusSubresource(&corev1.Node{}).Build()
 			cached := &corev1.Node{}
-			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(node), cached))
+			require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(node), cached))
 			if tc.cached != nil {
-				require.NoError(t, p.tenant.Client.Update(t.Context(), cached.DeepCopy())) // vc-scheduler's
+				require.NoError(t, p.Tenant.Client.Update(t.Context(), cached.DeepCopy())) // vc-scheduler's
 				tc.cached(cached)
 			}
-			p.tenantCache[kind.Node] = []client.Object{cached}
+			p.TenantCache[kind.Node] = []client.Object{cached}
 			superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"} // there is something to update
-			p.superCache[kind.Node] = []client.Object{superNode}
-			p.superCache[kind.Pod] = []client.Object{&corev1.Pod{}}
+			p.SuperCache[kind.Node] = []client.Object{superNode}
+			p.SuperCache[kind.Pod] = []client.Object{&corev1.Pod{}}
 
-			_, err := p.kind(kind.Node).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}, 0)
+			_, err := p.Kind(kind.Node).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}, 0)
 			if tc.wantConflict {
 				require.ErrorContains(t, err, "object was modified")
 			} else {
 				require.NoError(t, err)
 			}
 			after := &corev1.Node{}
-			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(node), after))
+			require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(node), after))
 			require.Equal(t, tc.want, after.Spec.Taints)
 			require.Equal(t, tc.want != nil, after.Annotations[schedulerv1alpha1.AnnotationOutOfService] != "")
 			require.Equal(t, tc.wantConflict, after.Labels[corev1.LabelTopologyZone] == "")

@@ -3,7 +3,6 @@ package kinds_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -23,45 +22,11 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/syncer/kinds/nodes"
 	"github.com/superpool/superpool/internal/tenants"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// cache holds objects by kind; every pod is on every node that is asked for.
-type cache map[string][]client.Object
-
-func (c cache) Get(kind, namespace, name string) (client.Object, bool) {
-	for _, object := range c[kind] {
-		if object.GetNamespace() == namespace && object.GetName() == name {
-			return object, true
-		}
-	}
-	return nil, true
-}
-
-func (c cache) InNamespace(kind, namespace string) []client.Object {
-	return slices.DeleteFunc(slices.Clone(c[kind]), func(object client.Object) bool { return object.GetNamespace() != namespace })
-}
-
-func (c cache) List(kind string) []client.Object { return c[kind] }
-
-// Index returns all objects of a kind, but for IndexAddress those with that value.
-func (c cache) Index(kindName, index, value string) []client.Object {
-	if index != kind.IndexAddress {
-		return c[kindName]
-	}
-	var found []client.Object
-	for _, spec := range kinds.Specs() {
-		for _, object := range c[kindName] {
-			if spec.Name == kindName && slices.Contains(spec.Indexes[index](object), value) {
-				found = append(found, object)
-			}
-		}
-	}
-	return found
-}
 
 // nodeName lets pods be selected by their node.
 func nodeName(builder *fake.ClientBuilder) *fake.ClientBuilder {
@@ -77,16 +42,16 @@ func TestNodeOfNoPods(t *testing.T) {
 	superNode := builders.Node("n1").Obj()
 	tenantNode := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "node-uid"}}
 	nodes.TenantNode(superNode, tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
-	tenantClient := answering(nodeName(newClientBuilder()).WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build(), tenantUID)
+	tenantClient := kindtest.Answering(nodeName(kindtest.NewClientBuilder()).WithObjects(tenantNode).WithStatusSubresource(&corev1.Node{}).Build(), kindtest.TenantUID)
 	require.NoError(t, tenantClient.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), tenantNode))
 
-	tenant := &kind.Tenant{Tenant: &tenants.Tenant{Key: clusterKey, ControlPlaneUID: tenantUID}, Client: tenantClient, Cache: cache{kind.Node: {tenantNode}}}
-	superCache := cache{kind.Node: {superNode}}
+	tenant := &kind.Tenant{Tenant: &tenants.Tenant{Key: kindtest.ClusterKey, ControlPlaneUID: kindtest.TenantUID}, Client: tenantClient, Cache: kindtest.Cache{kind.Node: {tenantNode}}}
+	superCache := kindtest.Cache{kind.Node: {superNode}}
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	env := &kind.Env{
-		Declared: kinds.Specs(), ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics, Assignments: assigned{},
+		Declared: kindtest.NewPool(t, interceptor.Funcs{}).Env.Declared, ID: "r1", SuperCache: superCache, Clock: clock, Metrics: metrics, Assignments: kindtest.Assigned{},
 		Tenant:  func(string) *kind.Tenant { return tenant },
 		Tenants: func() []*kind.Tenant { return []*kind.Tenant{tenant} },
 	}
@@ -96,8 +61,8 @@ func TestNodeOfNoPods(t *testing.T) {
 			nodes = reconciler
 		}
 	}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
-	require.Equal(t, []engine.Key{{Tenant: clusterKey, Kind: kind.Node}, key}, nodes.Keys())
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}
+	require.Equal(t, []engine.Key{{Tenant: kindtest.ClusterKey, Kind: kind.Node}, key}, nodes.Keys())
 
 	// What the super cluster says of its node after the tenant's was written.
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
@@ -148,7 +113,7 @@ func TestNodeOfTenant(t *testing.T) {
 	superNode := builders.Node("n1").Obj()
 	superNode.Labels = map[string]string{corev1.LabelTopologyZone: "z1"}
 	superNode.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}
 	for _, tc := range []struct {
 		name string
 		// made is whether the tenant has made the Node, bound whether it has bound a pod to it.
@@ -160,23 +125,23 @@ func TestNodeOfTenant(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
 			nodes.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
-			live := newClientBuilder().WithStatusSubresource(&corev1.Node{})
+			live := kindtest.NewClientBuilder().WithStatusSubresource(&corev1.Node{})
 			if tc.made {
 				live = live.WithObjects(tenantNode)
-				p.tenantCache[kind.Node] = []client.Object{tenantNode}
+				p.TenantCache[kind.Node] = []client.Object{tenantNode}
 			}
 			if tc.bound {
-				p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{}}
+				p.TenantCache[kind.Pod] = []client.Object{&corev1.Pod{}}
 			}
-			p.tenant.Client = live.Build()
-			p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{superNode}, nil
-			_, err := p.kind(kind.Node).Reconcile(t.Context(), key, 0)
+			p.Tenant.Client = live.Build()
+			p.SuperCache[kind.Node], p.SuperCache[kind.Pod] = []client.Object{superNode}, nil
+			_, err := p.Kind(kind.Node).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			after := &corev1.Node{}
-			err = p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), after)
+			err = p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), after)
 			require.Equal(t, tc.made, !apierrors.IsNotFound(err))
 			require.Empty(t, after.Status.Addresses)
 			require.Empty(t, after.Labels[corev1.LabelTopologyZone])
@@ -188,34 +153,34 @@ func TestNodeOfTenant(t *testing.T) {
 // tenant's controllers would delete the pod.
 func TestNodeThatIsNeeded(t *testing.T) {
 	t.Parallel()
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}
 	for _, tc := range []struct {
 		name      string
 		pods      []client.Object
 		uid       types.UID
 		wantStays bool
 	}{
-		{name: "no pod is on it", uid: tenantUID},
-		{name: "a pod is on another", uid: tenantUID, pods: []client.Object{builders.Pod("web", "p").Node("r1.n2").Obj()}},
-		{name: "a pod is on it", uid: tenantUID, pods: []client.Object{builders.Pod("web", "p").Node("r1.n1").Obj()}, wantStays: true},
+		{name: "no pod is on it", uid: kindtest.TenantUID},
+		{name: "a pod is on another", uid: kindtest.TenantUID, pods: []client.Object{builders.Pod("web", "p").Node("r1.n2").Obj()}},
+		{name: "a pod is on it", uid: kindtest.TenantUID, pods: []client.Object{builders.Pod("web", "p").Node("r1.n1").Obj()}, wantStays: true},
 		{name: "another control plane has no pod", uid: "another", wantStays: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			tenantNode := &corev1.Node{}
 			nodes.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
-			p.tenant.Client = answering(nodeName(newClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
-			p.tenantCache[kind.Node], p.superCache[kind.Node] = []client.Object{tenantNode}, []client.Object{builders.Node("n1").Obj()}
+			p.Tenant.Client = kindtest.Answering(nodeName(kindtest.NewClientBuilder()).WithObjects(append(tc.pods, tenantNode)...).Build(), tc.uid)
+			p.TenantCache[kind.Node], p.SuperCache[kind.Node] = []client.Object{tenantNode}, []client.Object{builders.Node("n1").Obj()}
 			clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
-			p.env.Clock = clock
-			nodes := p.kind(kind.Node)
+			p.Env.Clock = clock
+			nodes := p.Kind(kind.Node)
 			_, err := nodes.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			clock.SetTime(clock.Now().Add(2 * time.Minute))
 			_, err = nodes.Reconcile(t.Context(), key, 0)
 			require.Equal(t, tc.wantStays, err != nil, "%v", err)
-			err = p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{})
+			err = p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{})
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
 		})
 	}
@@ -225,7 +190,7 @@ func TestNodeThatIsNeeded(t *testing.T) {
 // TestNodesThatTenantsMakeUp: what a tenant makes up of Nodes costs the super cluster a bounded number of reads.
 func TestNodesThatTenantsMakeUp(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	reads := 0
 	super := interceptor.Funcs{Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 		if _, isNode := object.(*corev1.Node); isNode {
@@ -233,15 +198,15 @@ func TestNodesThatTenantsMakeUp(t *testing.T) {
 		}
 		return to.Get(ctx, name, object, options...)
 	}}
-	p.env.Super = answering(newClientBuilder().WithInterceptorFuncs(super).Build(), superUID)
-	p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
-	p.tenant.Client = answering(nodeName(newClientBuilder()).Build(), tenantUID)
-	reconciler := p.kind(kind.Node)
+	p.Env.Super = kindtest.Answering(kindtest.NewClientBuilder().WithInterceptorFuncs(super).Build(), kindtest.SuperUID)
+	p.Env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+	p.Tenant.Client = kindtest.Answering(nodeName(kindtest.NewClientBuilder()).Build(), kindtest.TenantUID)
+	reconciler := p.Kind(kind.Node)
 	for i := range 700 {
 		made := &corev1.Node{}
 		nodes.TenantNode(builders.Node(fmt.Sprint("n", i)).Obj(), made, "r1", kind.VNAgent{}, nodes.NodeShare{})
-		p.tenantCache[kind.Node], p.tenantCache[kind.Pod] = []client.Object{made}, []client.Object{tenantPod(bound(made.Name))}
-		_, _ = reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: fmt.Sprint("n", i)}, 0)
+		p.TenantCache[kind.Node], p.TenantCache[kind.Pod] = []client.Object{made}, []client.Object{kindtest.TenantPod(kindtest.Bound(made.Name))}
+		_, _ = reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: fmt.Sprint("n", i)}, 0)
 	}
 	require.Equal(t, 500, reads)
 }
@@ -249,7 +214,7 @@ func TestNodesThatTenantsMakeUp(t *testing.T) {
 // super cluster says so, and nothing else proves it.
 func TestNodeThatIsGone(t *testing.T) {
 	t.Parallel()
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Node, Name: "n1"}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Node, Name: "n1"}
 	for _, tc := range []struct {
 		name   string
 		change func(tenantNode *corev1.Node)
@@ -259,37 +224,37 @@ func TestNodeThatIsGone(t *testing.T) {
 		err       error
 		wantStays bool
 	}{
-		{name: "it is gone", uid: superUID},
-		{name: "the cache is behind", uid: superUID, live: []client.Object{builders.Node("n1").Obj()}, wantStays: true},
-		{name: "the super cluster does not answer", uid: superUID, err: context.DeadlineExceeded, wantStays: true},
+		{name: "it is gone", uid: kindtest.SuperUID},
+		{name: "the cache is behind", uid: kindtest.SuperUID, live: []client.Object{builders.Node("n1").Obj()}, wantStays: true},
+		{name: "the super cluster does not answer", uid: kindtest.SuperUID, err: context.DeadlineExceeded, wantStays: true},
 		{name: "another control plane answers", uid: "another", wantStays: true},
-		{name: "the Node is not ours", uid: superUID, wantStays: true, change: func(tenantNode *corev1.Node) {
+		{name: "the Node is not ours", uid: kindtest.SuperUID, wantStays: true, change: func(tenantNode *corev1.Node) {
 			delete(tenantNode.Labels, tenancyv1alpha1.LabelTenantNode)
 		}},
-		{name: "the tenant holds it", uid: superUID, wantStays: true, change: func(tenantNode *corev1.Node) {
+		{name: "the tenant holds it", uid: kindtest.SuperUID, wantStays: true, change: func(tenantNode *corev1.Node) {
 			tenantNode.DeletionTimestamp, tenantNode.Finalizers = ptr.To(metav1.Unix(1, 0)), []string{"example.com/mine"}
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			super := interceptor.Funcs{Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 				if _, isNode := object.(*corev1.Node); isNode && tc.err != nil {
 					return tc.err
 				}
 				return to.Get(ctx, name, object, options...)
 			}}
-			p.env.Super = answering(newClientBuilder().WithObjects(tc.live...).WithInterceptorFuncs(super).Build(), tc.uid)
+			p.Env.Super = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(tc.live...).WithInterceptorFuncs(super).Build(), tc.uid)
 			tenantNode := &corev1.Node{}
 			nodes.TenantNode(builders.Node("n1").Obj(), tenantNode, "r1", kind.VNAgent{}, nodes.NodeShare{})
 			if tc.change != nil {
 				tc.change(tenantNode)
 			}
-			pod := tenantPod(bound("r1.n1"))
-			p.tenant.Client = answering(nodeName(newClientBuilder()).WithObjects(tenantNode, pod).WithStatusSubresource(tenantNode).Build(), tenantUID)
-			p.tenantCache[kind.Node], p.tenantCache[kind.Pod] = []client.Object{tenantNode}, []client.Object{pod}
-			nodes, there := p.kind(kind.Node), func() bool {
-				return p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{}) == nil
+			pod := kindtest.TenantPod(kindtest.Bound("r1.n1"))
+			p.Tenant.Client = kindtest.Answering(nodeName(kindtest.NewClientBuilder()).WithObjects(tenantNode, pod).WithStatusSubresource(tenantNode).Build(), kindtest.TenantUID)
+			p.TenantCache[kind.Node], p.TenantCache[kind.Pod] = []client.Object{tenantNode}, []client.Object{pod}
+			nodes, there := p.Kind(kind.Node), func() bool {
+				return p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(tenantNode), &corev1.Node{}) == nil
 			}
 			_, err := nodes.Reconcile(t.Context(), key, 0)
 			require.Equal(t, tc.wantStays && tc.change == nil, err != nil, "%v", err)
@@ -297,11 +262,11 @@ func TestNodeThatIsGone(t *testing.T) {
 			if tc.wantStays {
 				return
 			}
-			p.tenantCache[kind.Node] = nil
+			p.TenantCache[kind.Node] = nil
 			_, err = nodes.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.False(t, there(), "its pods do not bring it back")
-			p.superCache[kind.Node], p.superCache[kind.Pod] = []client.Object{builders.Node("n1").Obj()}, []client.Object{proofSuperPod("uid", onNode("n1"))}
+			p.SuperCache[kind.Node], p.SuperCache[kind.Pod] = []client.Object{builders.Node("n1").Obj()}, []client.Object{kindtest.ProofSuperPod("uid", kindtest.OnNode("n1"))}
 			_, err = nodes.Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.True(t, there(), "a node that is back is another one")

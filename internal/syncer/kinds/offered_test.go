@@ -29,11 +29,11 @@ import (
 	"github.com/superpool/superpool/internal/proof"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/syncer/kinds/dynamic"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/syncpolicy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // fuzzedText keeps texts of fuzzing short.
@@ -81,23 +81,23 @@ func FuzzOffered(f *testing.F) {
 }
 
 // offering returns a pool whose tenant may have StorageClass fast, which the super cluster has.
-func offering(t *testing.T, tenant, super interceptor.Funcs, live ...client.Object) (*pool, *storagev1.StorageClass) {
+func offering(t *testing.T, tenant, super interceptor.Funcs, live ...client.Object) (*kindtest.Pool, *storagev1.StorageClass) {
 	t.Helper()
-	p := newPool(t, super)
-	p.placed(t)
+	p := kindtest.NewPool(t, super)
+	p.Placed(t)
 	spec := policy.Default().Spec().DeepCopy()
 	spec.Pods.StorageClasses, spec.Offers.PriorityClasses = []string{"fast"}, []string{"high"}
 	listing, err := policy.New("listing", spec)
 	require.NoError(t, err)
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(listing)
-	p.tenant.Client = answering(interceptor.NewClient(newClientBuilder().WithObjects(live...).Build(), tenant), tenantUID)
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(listing)
+	p.Tenant.Client = kindtest.Answering(interceptor.NewClient(kindtest.NewClientBuilder().WithObjects(live...).Build(), tenant), kindtest.TenantUID)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "csi.example.com"}
-	p.superCache[kind.StorageClass] = []client.Object{class}
+	p.SuperCache[kind.StorageClass] = []client.Object{class}
 	return p, class
 }
 
-var offerOfFast = engine.Key{Tenant: clusterKey, Kind: kind.Offer, Namespace: kind.StorageClass, Name: "fast"}
+var offerOfFast = engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Offer, Namespace: kind.StorageClass, Name: "fast"}
 
 // offeredBy returns a tenant's StorageClass with these notes, as pairs.
 func offeredBy(pairs ...string) *storagev1.StorageClass {
@@ -122,13 +122,13 @@ func TestOfferedClassIsWithdrawn(t *testing.T) {
 		wantBy  []string
 		wantErr bool
 	}{
-		{name: "the last one", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a"), tenant: tenantUID},
-		{name: "another offers it", cached: offeredBy("r1", "a", "r2", "a"), live: offeredBy("r1", "a", "r2", "a"), tenant: tenantUID, wantBy: []string{"r2"}},
-		{name: "another has just come", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a", "r2", "a"), tenant: tenantUID, wantBy: []string{"r2"}},
+		{name: "the last one", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a"), tenant: kindtest.TenantUID},
+		{name: "another offers it", cached: offeredBy("r1", "a", "r2", "a"), live: offeredBy("r1", "a", "r2", "a"), tenant: kindtest.TenantUID, wantBy: []string{"r2"}},
+		{name: "another has just come", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a", "r2", "a"), tenant: kindtest.TenantUID, wantBy: []string{"r2"}},
 		{name: "another control plane answers", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a"), tenant: "another", wantBy: []string{"r1"}, wantErr: true},
-		{name: "the cache of the super cluster lacks it", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a"), inSuper: true, tenant: tenantUID, wantBy: []string{"r1"}, wantErr: true},
-		{name: "the super cluster does not answer", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a"), broken: true, tenant: tenantUID, wantBy: []string{"r1"}, wantErr: true},
-		{name: "it is gone", cached: offeredBy("r1", "a"), tenant: tenantUID},
+		{name: "the cache of the super cluster lacks it", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a"), inSuper: true, tenant: kindtest.TenantUID, wantBy: []string{"r1"}, wantErr: true},
+		{name: "the super cluster does not answer", cached: offeredBy("r1", "a"), live: offeredBy("r1", "a"), broken: true, tenant: kindtest.TenantUID, wantBy: []string{"r1"}, wantErr: true},
+		{name: "it is gone", cached: offeredBy("r1", "a"), tenant: kindtest.TenantUID},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -143,17 +143,17 @@ func TestOfferedClassIsWithdrawn(t *testing.T) {
 				return to.Get(ctx, name, object, options...)
 			}}, live...)
 			if tc.inSuper {
-				require.NoError(t, p.superClient.Create(t.Context(), class))
+				require.NoError(t, p.SuperClient.Create(t.Context(), class))
 			}
-			p.superCache[kind.StorageClass] = nil
-			p.tenant.Client = answering(p.tenant.Client.(client.WithWatch), tc.tenant)
-			p.tenantCache[kind.StorageClass] = []client.Object{tc.cached}
+			p.SuperCache[kind.StorageClass] = nil
+			p.Tenant.Client = kindtest.Answering(p.Tenant.Client.(client.WithWatch), tc.tenant)
+			p.TenantCache[kind.StorageClass] = []client.Object{tc.cached}
 			before := tc.cached.DeepCopy()
-			_, err := p.kind(kind.Offer).Reconcile(t.Context(), offerOfFast, 0)
+			_, err := p.Kind(kind.Offer).Reconcile(t.Context(), offerOfFast, 0)
 			require.Equal(t, tc.wantErr, err != nil, "%v", err)
 			require.Empty(t, cmp.Diff(before, tc.cached))
 			left := &storagev1.StorageClass{}
-			err = p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, left)
+			err = p.Tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, left)
 			require.Equal(t, tc.wantBy == nil, apierrors.IsNotFound(err), "%v", err)
 			require.Equal(t, tc.wantBy, offer.By(left))
 		})
@@ -168,16 +168,16 @@ func TestOffersAll(t *testing.T) {
 	spec.Pods.StorageClasses = []string{"", policy.AllClasses}
 	listing, err := policy.New("all", spec)
 	require.NoError(t, err)
-	p.tenant.Policy.Set(listing)
-	p.superCache[kind.StorageClass] = append(p.superCache[kind.StorageClass],
+	p.Tenant.Policy.Set(listing)
+	p.SuperCache[kind.StorageClass] = append(p.SuperCache[kind.StorageClass],
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "csi.example.com"})
 	names := []string{}
-	for _, key := range p.kind(kind.Offer).Keys() {
+	for _, key := range p.Kind(kind.Offer).Keys() {
 		if key.Namespace == kind.StorageClass {
 			names = append(names, key.Name)
-			_, err := p.kind(kind.Offer).Reconcile(t.Context(), key, 0)
+			_, err := p.Kind(kind.Offer).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
-			require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: key.Name}, &storagev1.StorageClass{}))
+			require.NoError(t, p.Tenant.Client.Get(t.Context(), types.NamespacedName{Name: key.Name}, &storagev1.StorageClass{}))
 		}
 	}
 	require.Equal(t, []string{"fast", "slow"}, names)
@@ -214,24 +214,24 @@ func TestOfferedBySyncPolicy(t *testing.T) {
 				return to.Get(ctx, name, object, options...)
 			}})
 			if tc.elsewhere {
-				p.superCache[kind.Namespace] = nil
-				p.assigns(builders.Client(placementScheme(t)).Build(), nil)
+				p.SuperCache[kind.Namespace] = nil
+				p.Assigns(builders.Client(kindtest.PlacementScheme(t)).Build(), nil)
 			}
 			tc.spec.Group, tc.spec.Version, tc.spec.Kind, tc.spec.Direction = "example.com", "v1", "Planet", tenancyv1alpha1.SyncUp
 			rules, refusal := syncpolicy.Compile(&tenancyv1alpha1.SyncPolicy{ObjectMeta: metav1.ObjectMeta{Name: "planets"}, Spec: tc.spec}, nil)
 			require.Nil(t, refusal)
-			kinds.SetCustom(p.env, []dynamic.Custom{{Rules: rules, Resource: "planets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
+			p.SetCustom([]dynamic.Custom{{Rules: rules, Resource: "planets", Removes: func(_ context.Context, name string) (proof.Proof, error) {
 				require.Equal(t, "earth", name)
 				return proof.NotNeeded("the policy does not list it"), tc.refuses
 			}}})
 			earth := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Planet"}}
 			earth.SetName("earth")
 			offer.Mark(earth, "r1", offer.Note{Hash: "a"})
-			p.tenant.Client = answering(builders.Client(runtime.NewScheme()).WithObjects(earth).Build(), tenantUID)
-			p.tenantCache[planets] = []client.Object{earth}
-			_, err := p.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer, Namespace: planets, Name: "earth"}, 0)
+			p.Tenant.Client = kindtest.Answering(builders.Client(runtime.NewScheme()).WithObjects(earth).Build(), kindtest.TenantUID)
+			p.TenantCache[planets] = []client.Object{earth}
+			_, err := p.Kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Offer, Namespace: planets, Name: "earth"}, 0)
 			require.Equal(t, tc.waits, err != nil, "%v", err)
-			err = p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "earth"}, earth.DeepCopy())
+			err = p.Tenant.Client.Get(t.Context(), types.NamespacedName{Name: "earth"}, earth.DeepCopy())
 			require.Equal(t, tc.wantStays, err == nil, "%v", err)
 		})
 	}
@@ -243,10 +243,10 @@ func TestOfferedClassDiffers(t *testing.T) {
 	t.Parallel()
 	p, class := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
 	meta := record.NewFakeRecorder(4096)
-	p.env.MetaRecorder, p.env.VirtualNode = meta, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
-	offers := p.kind(kind.Offer)
+	p.Env.MetaRecorder, p.Env.VirtualNode = meta, func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}} }
+	offers := p.Kind(kind.Offer)
 	differ := func(superCluster string) {
-		p.tenantCache[kind.StorageClass] = []client.Object{offeredBy(superCluster, "a")}
+		p.TenantCache[kind.StorageClass] = []client.Object{offeredBy(superCluster, "a")}
 		_, err := offers.Reconcile(t.Context(), offerOfFast, 0)
 		require.NoError(t, err)
 	}
@@ -254,7 +254,7 @@ func TestOfferedClassDiffers(t *testing.T) {
 		differ("r2")
 	}
 	require.Len(t, meta.Events, 1)
-	require.Equal(t, "Warning OffersDiffer StorageClass fast of super cluster r1 differs from that of super cluster r2, which tenants have, as "+clusterKey+
+	require.Equal(t, "Warning OffersDiffer StorageClass fast of super cluster r1 differs from that of super cluster r2, which tenants have, as "+kindtest.ClusterKey+
 		": make them equal, or give one of them another name", <-meta.Events)
 	class.Provisioner = "another"
 	differ("r2")
@@ -263,7 +263,7 @@ func TestOfferedClassDiffers(t *testing.T) {
 		differ("forged-" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)))
 	}
 	require.Len(t, meta.Events, 128)
-	p.env.Forget(clusterKey)
+	p.Env.Forget(kindtest.ClusterKey)
 	differ("r3")
 	require.Len(t, meta.Events, 129, "the bound is one of the tenant's, while it is connected")
 }
@@ -295,16 +295,16 @@ func TestPriorityClassOfPod(t *testing.T) {
 			t.Parallel()
 			p, _ := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
 			if tc.tenant != nil {
-				p.tenantCache[kind.PriorityClass] = []client.Object{tc.tenant}
+				p.TenantCache[kind.PriorityClass] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
-				p.superCache[kind.PriorityClass] = []client.Object{tc.super}
+				p.SuperCache[kind.PriorityClass] = []client.Object{tc.super}
 			}
-			got, err := dynamic.OfferedPriorityClass(p.env, p.tenant, tc.names)
+			got, err := dynamic.OfferedPriorityClass(p.Env, p.Tenant, tc.names)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 			superPod := &corev1.Pod{}
-			podspec.SuperPod(&corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: tc.names}}, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{PriorityClass: got})
+			podspec.SuperPod(&corev1.Pod{Spec: corev1.PodSpec{PriorityClassName: tc.names}}, superPod, kindtest.OwnerOf("pod-uid"), nil, &podspec.PodEnvironment{PriorityClass: got})
 			require.Equal(t, tc.want, superPod.Spec.PriorityClassName)
 			require.Nil(t, superPod.Spec.Priority)
 		})
@@ -315,26 +315,26 @@ func TestPriorityClassOfPod(t *testing.T) {
 func TestOfferOfNobody(t *testing.T) {
 	t.Parallel()
 	p, _ := offering(t, interceptor.Funcs{}, interceptor.Funcs{})
-	p.superCache[kind.Namespace] = nil
-	p.assigns(builders.Client(placementScheme(t)).Build(), nil)
-	_, err := p.kind(kind.Offer).Reconcile(t.Context(), offerOfFast, time.Second)
+	p.SuperCache[kind.Namespace] = nil
+	p.Assigns(builders.Client(kindtest.PlacementScheme(t)).Build(), nil)
+	_, err := p.Kind(kind.Offer).Reconcile(t.Context(), offerOfFast, time.Second)
 	require.NoError(t, err)
-	require.True(t, apierrors.IsNotFound(p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, &storagev1.StorageClass{})))
+	require.True(t, apierrors.IsNotFound(p.Tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, &storagev1.StorageClass{})))
 
-	p.placed(t)
+	p.Placed(t)
 	var enqueued []engine.Key
-	p.env.Resync = func(keys []engine.Key) { enqueued = append(enqueued, keys...) }
-	_, err = p.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer}, 0)
+	p.Env.Resync = func(keys []engine.Key) { enqueued = append(enqueued, keys...) }
+	_, err = p.Kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Offer}, 0)
 	require.NoError(t, err)
 	require.Contains(t, enqueued, offerOfFast)
-	_, err = p.kind(kind.Offer).Reconcile(t.Context(), offerOfFast, 0)
+	_, err = p.Kind(kind.Offer).Reconcile(t.Context(), offerOfFast, 0)
 	require.NoError(t, err)
 	class := &storagev1.StorageClass{}
-	require.NoError(t, p.tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, class))
+	require.NoError(t, p.Tenant.Client.Get(t.Context(), types.NamespacedName{Name: "fast"}, class))
 	require.Equal(t, "true", class.Labels[tenancyv1alpha1.LabelOffered])
 
 	enqueued = nil
-	_, err = p.kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Offer}, 0)
+	_, err = p.Kind(kind.Offer).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Offer}, 0)
 	require.NoError(t, err)
 	require.Empty(t, enqueued, "nothing has changed")
 }

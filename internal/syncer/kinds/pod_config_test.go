@@ -19,6 +19,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestPodWaitsForNetworkPolicies lets a pod be pending whose namespace has a policy: it must not run unprotected.
@@ -28,11 +29,11 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "front", UID: uid}}
 	}
 	down := func(uid types.UID) *networkingv1.NetworkPolicy {
-		superPolicy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front"}}
-		tenancy.SetOwner(superPolicy, ownerOf(uid))
+		superPolicy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "front"}}
+		tenancy.SetOwner(superPolicy, kindtest.OwnerOf(uid))
 		return superPolicy
 	}
-	policyKey := engine.Key{Tenant: clusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
+	policyKey := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.NetworkPolicy, Namespace: "web", Name: "front"}
 	elsewhere := policy("elsewhere-uid")
 	elsewhere.Namespace = "db"
 	refusal := apierrors.NewForbidden(networkingv1.Resource("networkpolicies"), "front", errors.New("no right"))
@@ -44,7 +45,7 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		waited        time.Duration
 		updateErr     error
 		// then is what happens once the policy was reconciled.
-		then           func(p *pool)
+		then           func(p *kindtest.Pool)
 		wantPolicyWait bool
 	}{
 		{name: "no policy"},
@@ -53,18 +54,18 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		{name: "it is not down", tenant: []client.Object{policy("new")}, policyErr: errors.New("connection refused"), wantPolicyWait: true},
 		{name: "one that it replaced is", tenant: []client.Object{policy("new")}, super: []client.Object{down("old")}, wantPolicyWait: true},
 		{name: "it is refused", tenant: []client.Object{policy("new")}, policyErr: refusal},
-		{name: "it is refused, and another Event came after that", tenant: []client.Object{policy("new")}, policyErr: refusal, then: func(p *pool) {
-			p.env.WarnOnce(p.tenant, policyKey, policy("new"), kind.ReasonTenantLimit, "It is too large")
+		{name: "it is refused, and another Event came after that", tenant: []client.Object{policy("new")}, policyErr: refusal, then: func(p *kindtest.Pool) {
+			p.Env.WarnOnce(p.Tenant, policyKey, policy("new"), kind.ReasonTenantLimit, "It is too large")
 		}},
-		{name: "an update of it is refused, and then it is gone", tenant: []client.Object{policy("new")}, super: []client.Object{down("new")}, updateErr: refusal, then: func(p *pool) {
-			p.superCache[kind.NetworkPolicy] = nil
+		{name: "an update of it is refused, and then it is gone", tenant: []client.Object{policy("new")}, super: []client.Object{down("new")}, updateErr: refusal, then: func(p *kindtest.Pool) {
+			p.SuperCache[kind.NetworkPolicy] = nil
 		}, wantPolicyWait: true},
-		{name: "an earlier one was refused", tenant: []client.Object{policy("old")}, policyErr: refusal, then: func(p *pool) {
-			p.tenantCache[kind.NetworkPolicy] = []client.Object{policy("new")}
+		{name: "an earlier one was refused", tenant: []client.Object{policy("old")}, policyErr: refusal, then: func(p *kindtest.Pool) {
+			p.TenantCache[kind.NetworkPolicy] = []client.Object{policy("new")}
 		}, wantPolicyWait: true},
 
 		{name: "its name is taken", tenant: []client.Object{policy("new")}, super: []client.Object{&networkingv1.NetworkPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "front"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "front"},
 		}}},
 		{name: "nobody knows whether there is one", unfilled: true, wantPolicyWait: true},
 		{name: "it is not down for long", tenant: []client.Object{policy("new")}, policyErr: errors.New("connection refused"), waited: 12 * time.Second},
@@ -73,7 +74,7 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			created := false
-			p := newPool(t, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			p := kindtest.NewPool(t, interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 				if _, isPod := object.(*corev1.Pod); isPod {
 					created = true
 					return nil
@@ -82,19 +83,19 @@ func TestPodWaitsForNetworkPolicies(t *testing.T) {
 			}, Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
 				return tc.updateErr
 			}})
-			p.placed(t)
-			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
-			p.tenantCache[kind.NetworkPolicy], p.superCache[kind.NetworkPolicy] = tc.tenant, tc.super
-			_, err := p.kind(kind.NetworkPolicy).Reconcile(t.Context(), policyKey, 0)
+			p.Placed(t)
+			p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web"}}}
+			p.TenantCache[kind.NetworkPolicy], p.SuperCache[kind.NetworkPolicy] = tc.tenant, tc.super
+			_, err := p.Kind(kind.NetworkPolicy).Reconcile(t.Context(), policyKey, 0)
 			require.ErrorIs(t, err, cmp.Or(tc.policyErr, tc.updateErr))
 			if tc.then != nil {
 				tc.then(p)
 			}
-			p.tenantCache[kind.Pod] = []client.Object{proofPod("uid")}
+			p.TenantCache[kind.Pod] = []client.Object{kindtest.ProofPod("uid")}
 			if tc.unfilled {
-				p.tenant.Cache = unfilled{p.tenantCache, kind.NetworkPolicy}
+				p.Tenant.Cache = kindtest.Unfilled{Cache: p.TenantCache, Of: kind.NetworkPolicy}
 			}
-			_, err = p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, tc.waited)
+			_, err = p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, tc.waited)
 			require.Equal(t, tc.wantPolicyWait, !created)
 			if tc.wantPolicyWait {
 				wait := &engine.WaitError{}

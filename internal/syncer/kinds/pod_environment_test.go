@@ -8,17 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-func serviceAt(namespace, name, address string, ports ...corev1.ServicePort) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{ClusterIP: address, ClusterIPs: []string{address}, Ports: ports},
-	}
-}
 
 func values(env []corev1.EnvVar) string {
 	var text []string
@@ -34,21 +28,21 @@ func TestServiceVariables(t *testing.T) {
 	t.Parallel()
 	env := &podspec.PodEnvironment{
 		Services: []*corev1.Service{
-			serviceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80}),
-			serviceAt("default", "kubernetes", "10.97.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}),
+			kindtest.ServiceAt("web", "front", "10.97.0.7", corev1.ServicePort{Port: 80}),
+			kindtest.ServiceAt("default", "kubernetes", "10.97.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}),
 		},
 		Defines: func(source *corev1.EnvFromSource) []string { return []string{source.Prefix + "PORT"} },
 	}
-	pod := tenantPod(func(pod *corev1.Pod) {
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "FRONT_SERVICE_HOST", Value: "mine"}, {Name: "URL", Value: "$(KUBERNETES_SERVICE_HOST)"}}
 		pod.Spec.InitContainers = []corev1.Container{{Name: "init", EnvFrom: []corev1.EnvFromSource{{Prefix: "FRONT_"}, {Prefix: "KUBERNETES_"}}}}
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{
 			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "old"}},
-			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Env: []corev1.EnvVar{fieldEnv("metadata.namespace")}}},
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Env: []corev1.EnvVar{kindtest.FieldEnv("metadata.namespace")}}},
 		}
 	})
 	superPod := &corev1.Pod{}
-	podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
+	podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, env)
 	const front = "FRONT_SERVICE_HOST=10.97.0.7 FRONT_SERVICE_PORT=80 FRONT_PORT=tcp://10.97.0.7:80 FRONT_PORT_80_TCP=tcp://10.97.0.7:80 " +
 		"FRONT_PORT_80_TCP_PROTO=tcp FRONT_PORT_80_TCP_PORT=80 FRONT_PORT_80_TCP_ADDR=10.97.0.7"
 	const apiServer = "KUBERNETES_SERVICE_HOST=10.97.0.1 KUBERNETES_SERVICE_PORT=443 KUBERNETES_SERVICE_PORT_HTTPS=443 KUBERNETES_PORT=tcp://10.97.0.1:443 " +
@@ -59,7 +53,7 @@ func TestServiceVariables(t *testing.T) {
 
 	require.Empty(t, superPod.Spec.EphemeralContainers, "they cannot be created with a pod")
 	superPod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "old", Image: "super"}}}
-	podspec.AddEphemeralContainers(pod, superPod, ownerOf("pod-uid"), nil, env)
+	podspec.AddEphemeralContainers(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, env)
 	require.Len(t, superPod.Spec.EphemeralContainers, 2)
 	require.Equal(t, "super", superPod.Spec.EphemeralContainers[0].Image)
 	require.Equal(t, front+" "+apiServer+" V=web", values(superPod.Spec.EphemeralContainers[1].Env))
@@ -124,12 +118,12 @@ func TestDNS(t *testing.T) {
 			if tc.noDNS {
 				env.Nameservers = nil
 			}
-			pod := tenantPod(func(pod *corev1.Pod) {
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 				pod.Spec.DNSPolicy, pod.Spec.HostNetwork, pod.Spec.DNSConfig = tc.policy, tc.hostNetwork, tc.own.DeepCopy()
 			})
 			untouched := pod.DeepCopy()
 			superPod := &corev1.Pod{}
-			podspec.SuperPod(pod, superPod, ownerOf("pod-uid"), nil, env)
+			podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, env)
 			require.Equal(t, tc.wantPolicy, superPod.Spec.DNSPolicy)
 			require.Empty(t, cmp.Diff(tc.want, superPod.Spec.DNSConfig))
 			require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod lies in a cache")

@@ -19,40 +19,20 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-const clusterKey = "acme-123456-vc"
-
-// ownerOf is the owner of an object in namespace web.
-func ownerOf(uid types.UID) tenancy.Owner {
-	return tenancy.Owner{
-		ClusterKey: clusterKey, VirtualCluster: types.NamespacedName{Namespace: "acme", Name: "vc"}, VirtualClusterUID: "vc-uid",
-		Namespace: "web", UID: uid,
-	}
-}
-
-func tenantPod(change func(pod *corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web-1", UID: "pod-uid"},
-		Spec:       corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "main", Image: "image:1"}}},
-	}
-	if change != nil {
-		change(pod)
-	}
-	return pod
-}
 
 // translated is what the super cluster gets of every pod.
 func translated(change func(pod *corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "web-1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "web-1"},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "default", DeprecatedServiceAccount: "default", SchedulerName: "default-scheduler",
 			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
 			DNSPolicy: corev1.DNSDefault, Containers: []corev1.Container{{Name: "main", Image: "image:1", ImagePullPolicy: corev1.PullAlways}},
 		},
 	}
-	tenancy.SetOwner(pod, ownerOf("pod-uid"))
+	tenancy.SetOwner(pod, kindtest.OwnerOf("pod-uid"))
 	if change != nil {
 		change(pod)
 	}
@@ -78,17 +58,13 @@ func noneOf(key, value string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{value}}
 }
 
-func fieldEnv(path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: "V", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
-}
-
 func fieldFile(path string) corev1.DownwardAPIVolumeFile {
 	return corev1.DownwardAPIVolumeFile{Path: "file", FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 }
 
 func TestSuperPod(t *testing.T) {
 	t.Parallel()
-	confined := map[string]string{tenancyv1alpha1.LabelCluster: clusterKey}
+	confined := map[string]string{tenancyv1alpha1.LabelCluster: kindtest.ClusterKey}
 	for _, tc := range []struct {
 		name string
 		// change makes the tenant's pod, want what the super cluster gets.
@@ -197,8 +173,8 @@ func TestSuperPod(t *testing.T) {
 			change: func(pod *corev1.Pod) {
 				pod.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "$(7)"}
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{
-					fieldEnv("metadata.namespace"), fieldEnv("metadata.uid"), fieldEnv("metadata.name"),
-					fieldEnv("metadata.annotations['kubectl.kubernetes.io/restartedAt']"), fieldEnv("metadata.labels['app']"), fieldEnv("spec.nodeName"),
+					kindtest.FieldEnv("metadata.namespace"), kindtest.FieldEnv("metadata.uid"), kindtest.FieldEnv("metadata.name"),
+					kindtest.FieldEnv("metadata.annotations['kubectl.kubernetes.io/restartedAt']"), kindtest.FieldEnv("metadata.labels['app']"), kindtest.FieldEnv("spec.nodeName"),
 					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}}},
 				}
 				pod.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
@@ -209,10 +185,10 @@ func TestSuperPod(t *testing.T) {
 				pod.Spec.Containers[0].Env = []corev1.EnvVar{
 					{Name: "V", Value: "web"},
 					{Name: "V", Value: "pod-uid"},
-					fieldEnv("metadata.name"),
+					kindtest.FieldEnv("metadata.name"),
 					{Name: "V", Value: "$$(7)"},
-					fieldEnv("metadata.labels['label.tenancy.x-k8s.io/app']"),
-					fieldEnv("spec.nodeName"),
+					kindtest.FieldEnv("metadata.labels['label.tenancy.x-k8s.io/app']"),
+					kindtest.FieldEnv("spec.nodeName"),
 					{Name: "V", Value: "r1.$(V)"},
 					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}}},
 				}
@@ -242,12 +218,12 @@ func TestSuperPod(t *testing.T) {
 			want: func(pod *corev1.Pod) {
 				pod.Spec.Affinity = &corev1.Affinity{
 					PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-						{Namespaces: []string{clusterKey + "-db"}, LabelSelector: selector(map[string]string{"label.tenancy.x-k8s.io/app": "db", tenancyv1alpha1.LabelCluster: clusterKey})},
+						{Namespaces: []string{kindtest.ClusterKey + "-db"}, LabelSelector: selector(map[string]string{"label.tenancy.x-k8s.io/app": "db", tenancyv1alpha1.LabelCluster: kindtest.ClusterKey})},
 						{NamespaceSelector: selector(confined)},
 					}},
 					PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{
 						{PodAffinityTerm: corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{
-							MatchLabels: map[string]string{tenancy.LabelKey("kubernetes.io/metadata.name"): "db", tenancyv1alpha1.LabelCluster: clusterKey},
+							MatchLabels: map[string]string{tenancy.LabelKey("kubernetes.io/metadata.name"): "db", tenancyv1alpha1.LabelCluster: kindtest.ClusterKey},
 							MatchExpressions: []metav1.LabelSelectorRequirement{
 								{Key: tenancy.LabelKey("kubernetes.io/metadata.name"), Operator: metav1.LabelSelectorOpIn, Values: []string{"db"}},
 							},
@@ -330,10 +306,10 @@ func TestSuperPod(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			from := tenantPod(tc.change)
+			from := kindtest.TenantPod(tc.change)
 			untouched := from.DeepCopy()
 			got := &corev1.Pod{}
-			podspec.SuperPod(from, got, ownerOf("pod-uid"), &kind.Rules{Opaque: []string{"secret/"}}, &podspec.PodEnvironment{SuperCluster: "r1"})
+			podspec.SuperPod(from, got, kindtest.OwnerOf("pod-uid"), &kind.Rules{Opaque: []string{"secret/"}}, &podspec.PodEnvironment{SuperCluster: "r1"})
 			want := translated(tc.want)
 			for key, value := range from.Labels {
 				want.Labels[tenancy.LabelKey(key)] = value
@@ -347,24 +323,24 @@ func TestSuperPod(t *testing.T) {
 func TestSuperPodUpdate(t *testing.T) {
 	t.Parallel()
 	superPod := &corev1.Pod{}
-	rules := &kind.Rules{Policy: policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	rules := &kind.Rules{Policy: kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.Tolerations = []tenancyv1alpha1.TolerationRule{{Key: "a"}, {Key: "b"}, {Key: "lost"}, {Key: "two"}}
 	})}
 	file := func(path string) []corev1.Volume {
 		items := []corev1.DownwardAPIVolumeFile{fieldFile(path)}
 		return []corev1.Volume{{Name: "labels", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: items}}}}
 	}
-	podspec.SuperPod(tenantPod(func(pod *corev1.Pod) {
+	podspec.SuperPod(kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"stays": "1", "goes": "1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "a"}, {Key: "lost", TolerationSeconds: ptr.To[int64](300)}, {Key: "two", TolerationSeconds: ptr.To[int64](1)}}
 		pod.Spec.Volumes = file("metadata.labels")
-	}), superPod, ownerOf("pod-uid"), rules, &podspec.PodEnvironment{})
+	}), superPod, kindtest.OwnerOf("pod-uid"), rules, &podspec.PodEnvironment{})
 	superPod.UID = "super-uid"
 	superPod.Spec.NodeName = "n1"
 	superPod.Annotations["cni.example.com/ip"] = "10.0.0.1"
 	superPod.Spec.Tolerations = append(superPod.Spec.Tolerations, corev1.Toleration{Key: "super"})
 
-	podspec.SuperPod(tenantPod(func(pod *corev1.Pod) {
+	podspec.SuperPod(kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"stays": "2", "comes": "2"}
 		pod.Spec.Containers[0].Image = "image:2"
 		pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](10)
@@ -378,7 +354,7 @@ func TestSuperPodUpdate(t *testing.T) {
 		pod.Spec.Volumes = file("metadata.labels")
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Hostname = "immutable"
-	}), superPod, ownerOf("pod-uid"), rules, &podspec.PodEnvironment{})
+	}), superPod, kindtest.OwnerOf("pod-uid"), rules, &podspec.PodEnvironment{})
 	want := translated(func(pod *corev1.Pod) {
 		pod.UID = "super-uid"
 		pod.Labels["stays"], pod.Labels["comes"] = "2", "2"
@@ -406,14 +382,14 @@ func TestSuperPodUpdate(t *testing.T) {
 // TestSuperPodPriorityClass: the policy maps the tenant's class and priority, and nothing else goes down.
 func TestSuperPodPriorityClass(t *testing.T) {
 	t.Parallel()
-	rules := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	rules := kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.PriorityClasses = []tenancyv1alpha1.PriorityClassRule{{Name: "high", MinPriority: ptr.To[int32](1), SuperClusterClass: "pool-high"}}
 	})
 	for want, class := range map[string]string{"pool-high": "high", "": "system-node-critical"} {
 		superPod := &corev1.Pod{}
-		podspec.SuperPod(tenantPod(func(pod *corev1.Pod) {
+		podspec.SuperPod(kindtest.TenantPod(func(pod *corev1.Pod) {
 			pod.Spec.PriorityClassName, pod.Spec.Priority, pod.Spec.PreemptionPolicy = class, ptr.To[int32](2000001000), ptr.To(corev1.PreemptLowerPriority)
-		}), superPod, ownerOf("pod-uid"), &kind.Rules{Policy: rules}, &podspec.PodEnvironment{})
+		}), superPod, kindtest.OwnerOf("pod-uid"), &kind.Rules{Policy: rules}, &podspec.PodEnvironment{})
 		require.Equal(t, want, superPod.Spec.PriorityClassName)
 		require.Nil(t, superPod.Spec.Priority)
 		require.Nil(t, superPod.Spec.PreemptionPolicy)
@@ -451,7 +427,7 @@ func TestSuperPodOfAnySpec(t *testing.T) {
 // checkSuperPod checks what holds for every pod.
 func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 	untouched := pod.DeepCopy()
-	owner := ownerOf("pod-uid")
+	owner := kindtest.OwnerOf("pod-uid")
 	superPod := &corev1.Pod{}
 	podspec.SuperPod(pod, superPod, owner, &kind.Rules{Opaque: []string{"", "a"}}, &podspec.PodEnvironment{})
 	require.Empty(t, cmp.Diff(untouched, pod), "the tenant's pod was changed")
@@ -486,13 +462,13 @@ func checkSuperPod(t *testing.T, pod *corev1.Pod) {
 
 func BenchmarkSuperPod(b *testing.B) {
 	for _, containers := range []int{1, 10} {
-		pod := tenantPod(func(pod *corev1.Pod) {
+		pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 			pod.Labels = map[string]string{"app": "web", "pod-template-hash": "abc"}
 			for i := range containers - 1 {
-				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Env: []corev1.EnvVar{fieldEnv("metadata.namespace")}})
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Env: []corev1.EnvVar{kindtest.FieldEnv("metadata.namespace")}})
 			}
 		})
-		owner := ownerOf("pod-uid")
+		owner := kindtest.OwnerOf("pod-uid")
 		superPod := &corev1.Pod{}
 		podspec.SuperPod(pod, superPod, owner, nil, &podspec.PodEnvironment{})
 		superPod.UID = "super-uid"

@@ -16,11 +16,12 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/events"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // statuses returns one of each container: those whose names begin with "+" are ready.
 func statuses(names ...string) []corev1.ContainerStatus {
-	return list(len(names), func(i int) corev1.ContainerStatus {
+	return kindtest.List(len(names), func(i int) corev1.ContainerStatus {
 		if names[i][0] == '+' {
 			return corev1.ContainerStatus{Name: names[i][1:], Ready: true}
 		}
@@ -28,23 +29,13 @@ func statuses(names ...string) []corev1.ContainerStatus {
 	})
 }
 
-func containers(names ...string) []corev1.Container {
-	return list(len(names), func(i int) corev1.Container { return corev1.Container{Name: names[i]} })
-}
-
-func ephemeral(names ...string) []corev1.EphemeralContainer {
-	return list(len(names), func(i int) corev1.EphemeralContainer {
-		return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: names[i]}}
-	})
-}
-
 // TestContainersOfTheSuperCluster: what a webhook below adds to a pod is no container of the tenant's, in READY, exit
 // codes or messages.
 func TestContainersOfTheSuperCluster(t *testing.T) {
 	t.Parallel()
-	tenantPod := podWith("r1.n1", corev1.PodStatus{})
-	tenantPod.Spec.InitContainers, tenantPod.Spec.Containers = containers("setup", "side"), containers("b", "a")
-	tenantPod.Spec.EphemeralContainers = ephemeral("debug")
+	tenantPod := kindtest.PodWith("r1.n1", corev1.PodStatus{})
+	tenantPod.Spec.InitContainers, tenantPod.Spec.Containers = kindtest.Containers("setup", "side"), kindtest.Containers("b", "a")
+	tenantPod.Spec.EphemeralContainers = kindtest.Ephemeral("debug")
 	tenantPod.Spec.InitContainers[1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	const added = "a container that the super cluster added is not ready"
 	for _, tc := range []struct {
@@ -67,8 +58,8 @@ func TestContainersOfTheSuperCluster(t *testing.T) {
 			t.Parallel()
 			superPod := tenantPod.DeepCopy()
 			superPod.Spec.NodeName = "n1"
-			superPod.Spec.InitContainers = append(containers("proxy-init"), superPod.Spec.InitContainers...)
-			superPod.Spec.Containers = append(superPod.Spec.Containers, containers("proxy")...)
+			superPod.Spec.InitContainers = append(kindtest.Containers("proxy-init"), superPod.Spec.InitContainers...)
+			superPod.Spec.Containers = append(superPod.Spec.Containers, kindtest.Containers("proxy")...)
 			if tc.name == "nothing is added" {
 				superPod.Spec.InitContainers, superPod.Spec.Containers = tenantPod.Spec.InitContainers, tenantPod.Spec.Containers
 			}
@@ -115,23 +106,23 @@ func TestEventsOfContainersOfTheSuperCluster(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
-			_, superPod, _ := p.running(t, func(pod *corev1.Pod) {
-				pod.Spec.InitContainers, pod.Spec.Containers, pod.Spec.EphemeralContainers = containers("setup"), containers("main"), ephemeral("debug")
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+			_, superPod, _ := p.Running(t, func(pod *corev1.Pod) {
+				pod.Spec.InitContainers, pod.Spec.Containers, pod.Spec.EphemeralContainers = kindtest.Containers("setup"), kindtest.Containers("main"), kindtest.Ephemeral("debug")
 			})
 			event := &corev1.Event{
 				ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1"},
 				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: superPod.Name, UID: superPod.UID, FieldPath: path},
 				LastTimestamp:  metav1.Unix(10_000, 0),
 			}
-			p.superCache[kind.Event] = []client.Object{event}
-			key, ours := events.EventKey(p.superCache, event)
+			p.SuperCache[kind.Event] = []client.Object{event}
+			key, ours := events.EventKey(p.SuperCache, event)
 			require.True(t, ours)
-			_, err := p.kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
+			_, err := p.Kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
 			require.NoError(t, err)
 			var events corev1.EventList
-			require.NoError(t, p.tenant.Client.List(t.Context(), &events))
+			require.NoError(t, p.Tenant.Client.List(t.Context(), &events))
 			require.Len(t, events.Items, want)
 		})
 	}
@@ -141,8 +132,8 @@ func TestEventsOfContainersOfTheSuperCluster(t *testing.T) {
 func TestTimeOfReady(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int64) metav1.Time { return metav1.Unix(seconds, 0) }
-	superPod := podWith("n1", corev1.PodStatus{})
-	tenantPod := podWith("r1.n1", corev1.PodStatus{}, "gate")
+	superPod := kindtest.PodWith("n1", corev1.PodStatus{})
+	tenantPod := kindtest.PodWith("r1.n1", corev1.PodStatus{}, "gate")
 	var before *corev1.PodStatus
 	for _, tc := range []struct {
 		name string
@@ -168,7 +159,7 @@ func TestTimeOfReady(t *testing.T) {
 		if before != nil {
 			tenantPod.Status = *before
 		}
-		tenantPod.Status.Conditions = append(tenantPod.Status.Conditions, condition("gate", tc.gate, ""))
+		tenantPod.Status.Conditions = append(tenantPod.Status.Conditions, kindtest.Condition("gate", tc.gate, ""))
 		got, ok := podspec.TenantPodStatus(tenantPod, superPod, "r1", tc.now)
 		require.True(t, ok)
 		ready := got.Conditions[0]
@@ -179,7 +170,7 @@ func TestTimeOfReady(t *testing.T) {
 		before = got
 	}
 
-	open := podWith("r1.n1", corev1.PodStatus{})
+	open := kindtest.PodWith("r1.n1", corev1.PodStatus{})
 	got, ok := podspec.TenantPodStatus(open, superPod, "r1", time.Unix(400, 0))
 	require.True(t, ok)
 	require.Equal(t, at(175), got.Conditions[0].LastTransitionTime, "without gates it is the super pod's")

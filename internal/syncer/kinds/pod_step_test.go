@@ -9,47 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/kinds/pods"
 	"github.com/superpool/superpool/internal/tenancy"
-	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
-// stepPod returns a pod with a UID, changed in that order.
-func stepPod(uid types.UID, changes ...func(pod *corev1.Pod)) *corev1.Pod {
-	pod := builders.Pod("", "p").UID(string(uid)).Obj()
-	for _, change := range changes {
-		change(pod)
-	}
-	return pod
-}
-
-func onNode(name string) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
-}
-
-// bound is onNode with what a Binding of a syncer leaves.
-func bound(name string) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		boundByTenant(name)(pod)
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, tenancyv1alpha1.AnnotationBoundBy, "r1")
-	}
-}
-
-// boundByTenant is onNode with what any other Binding leaves.
-func boundByTenant(name string) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.Spec.NodeName = name
-		pod.Status.Conditions = append(pod.Status.Conditions, condition(corev1.PodScheduled, corev1.ConditionTrue, ""))
-	}
-}
-
-// toldBoundByTenant is boundByTenant with the annotation of vc-scheduler.
+// toldBoundByTenant is BoundByTenant with the annotation of vc-scheduler.
 func toldBoundByTenant(name string) func(pod *corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		boundByTenant(name)(pod)
+		kindtest.BoundByTenant(name)(pod)
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, tenancyv1alpha1.AnnotationBoundBy, tenancyv1alpha1.BoundByTenant)
 	}
 }
@@ -59,46 +29,13 @@ func collected(pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
 }
 
-func terminating(grace int64) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Unix(1_000_000, 0)), ptr.To(grace)
-	}
-}
-
-func inPhase(phase corev1.PodPhase) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Status.Phase = phase }
-}
-
 func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }
 
 func gated(pod *corev1.Pod) { pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }
 
-func ownedBy(owner tenancy.Owner) func(pod *corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.Namespace = clusterKey + "-web"
-		tenancy.SetOwner(pod, owner)
-	}
-}
-
 // stepFacts are those of a namespace that is ready.
 func stepFacts() pods.Facts {
-	return pods.Facts{SuperCluster: "r1", Owner: ownerOf(""), Namespace: pods.NamespaceReady, ServiceAccount: true, MaxGrace: 600}
-}
-
-// foreignOwners are owners of super pods that are not this tenant's, or not of this namespace.
-func foreignOwners(uid types.UID) map[string]tenancy.Owner {
-	owners := map[string]tenancy.Owner{}
-	for name, change := range map[string]func(owner *tenancy.Owner){
-		"another cluster key":                func(owner *tenancy.Owner) { owner.ClusterKey = "other-123456-vc" },
-		"another VirtualCluster":             func(owner *tenancy.Owner) { owner.VirtualCluster.Name = "other" },
-		"a VirtualCluster of that name, new": func(owner *tenancy.Owner) { owner.VirtualClusterUID = "other" },
-		"another namespace":                  func(owner *tenancy.Owner) { owner.Namespace = "other" },
-	} {
-		owner := ownerOf(uid)
-		change(&owner)
-		owners[name] = owner
-	}
-	return owners
+	return pods.Facts{SuperCluster: "r1", Owner: kindtest.OwnerOf(""), Namespace: pods.NamespaceReady, ServiceAccount: true, MaxGrace: 600}
 }
 
 func givenUp(facts *pods.Facts) { facts.GivenUp = true }
@@ -108,8 +45,8 @@ func leaves(facts *pods.Facts) { facts.Leaves = true }
 // TestNextStep goes through the table of states.
 func TestNextStep(t *testing.T) {
 	t.Parallel()
-	ours, others := ownedBy(ownerOf("uid")), ownedBy(ownerOf("other"))
-	running, failed := inPhase(corev1.PodRunning), inPhase(corev1.PodFailed)
+	ours, others := kindtest.OwnedBy(kindtest.OwnerOf("uid")), kindtest.OwnedBy(kindtest.OwnerOf("other"))
+	running, failed := kindtest.InPhase(corev1.PodRunning), kindtest.InPhase(corev1.PodFailed)
 	for _, tc := range []struct {
 		name          string
 		tenant, super *corev1.Pod
@@ -118,165 +55,165 @@ func TestNextStep(t *testing.T) {
 	}{
 		{name: "nobody has it", want: pods.StepForget},
 
-		{name: "pending", tenant: stepPod("uid"), want: pods.StepCreate},
-		{name: "pending, a namespace that is not known", tenant: stepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) {
+		{name: "pending", tenant: kindtest.StepPod("uid"), want: pods.StepCreate},
+		{name: "pending, a namespace that is not known", tenant: kindtest.StepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) {
 			facts.Namespace = pods.NamespaceUnknown
 		}},
-		{name: "pending, not placed here", tenant: stepPod("uid"), want: pods.StepWarnNotPlaced, facts: func(facts *pods.Facts) {
+		{name: "pending, not placed here", tenant: kindtest.StepPod("uid"), want: pods.StepWarnNotPlaced, facts: func(facts *pods.Facts) {
 			facts.Namespace = pods.NamespaceNotPlaced
 		}},
-		{name: "pending, a namespace that is not ready", tenant: stepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) {
+		{name: "pending, a namespace that is not ready", tenant: kindtest.StepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) {
 			facts.Namespace = pods.NamespaceNotReady
 		}},
 		{
-			name: "pending, without a service account, ever", tenant: stepPod("uid"), want: pods.StepWaitForServiceAccount,
+			name: "pending, without a service account, ever", tenant: kindtest.StepPod("uid"), want: pods.StepWaitForServiceAccount,
 			facts: func(facts *pods.Facts) { facts.ServiceAccount, facts.Waited = false, time.Hour },
 		},
-		{name: "pending, without a claim, ever", tenant: stepPod("uid"), want: pods.StepWaitForClaim, facts: func(facts *pods.Facts) {
+		{name: "pending, without a claim, ever", tenant: kindtest.StepPod("uid"), want: pods.StepWaitForClaim, facts: func(facts *pods.Facts) {
 			facts.MissingClaim, facts.Waited = "claim data, which does not exist", time.Hour
 		}},
-		{name: "pending, without a ConfigMap", tenant: stepPod("uid"), want: pods.StepWaitForConfig, facts: func(facts *pods.Facts) {
+		{name: "pending, without a ConfigMap", tenant: kindtest.StepPod("uid"), want: pods.StepWaitForConfig, facts: func(facts *pods.Facts) {
 			facts.MissingConfig, facts.Waited = "configmap settings", 11*time.Second
 		}},
-		{name: "pending, without a ConfigMap for long", tenant: stepPod("uid"), want: pods.StepCreate, facts: func(facts *pods.Facts) {
+		{name: "pending, without a ConfigMap for long", tenant: kindtest.StepPod("uid"), want: pods.StepCreate, facts: func(facts *pods.Facts) {
 			facts.MissingConfig, facts.Waited = "configmap settings", 12*time.Second
 		}},
-		{name: "pending, given up", tenant: stepPod("uid"), want: pods.StepTakeBack, facts: givenUp},
-		{name: "pending, its namespace leaves", tenant: stepPod("uid"), want: pods.StepTakeBack, facts: leaves},
-		{name: "no node yet, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours), want: pods.StepGiveUp, facts: leaves},
-		{name: "runs, its namespace leaves", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndBind, facts: leaves},
-		{name: "pending, given up, not ready", tenant: stepPod("uid"), want: pods.StepTakeBack, facts: func(facts *pods.Facts) {
+		{name: "pending, given up", tenant: kindtest.StepPod("uid"), want: pods.StepTakeBack, facts: givenUp},
+		{name: "pending, its namespace leaves", tenant: kindtest.StepPod("uid"), want: pods.StepTakeBack, facts: leaves},
+		{name: "no node yet, its namespace leaves", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours), want: pods.StepGiveUp, facts: leaves},
+		{name: "runs, its namespace leaves", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1")), want: pods.StepDownAndBind, facts: leaves},
+		{name: "pending, given up, not ready", tenant: kindtest.StepPod("uid"), want: pods.StepTakeBack, facts: func(facts *pods.Facts) {
 			facts.GivenUp, facts.Namespace = true, pods.NamespaceNotReady
 		}},
-		{name: "pending, the choice was taken back", tenant: stepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) { facts.TakenBack = true }},
-		{name: "no node yet, given up", tenant: stepPod("uid"), super: stepPod("s", ours), want: pods.StepGiveUp, facts: givenUp},
+		{name: "pending, the choice was taken back", tenant: kindtest.StepPod("uid"), want: pods.StepNone, facts: func(facts *pods.Facts) { facts.TakenBack = true }},
+		{name: "no node yet, given up", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours), want: pods.StepGiveUp, facts: givenUp},
 		{
 			name: "no node yet, given up, held by a finalizer", want: pods.StepDownAndUp, facts: givenUp,
-			tenant: stepPod("uid"), super: stepPod("s", ours, terminating(0)),
+			tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours, kindtest.Terminating(0)),
 		},
-		{name: "given up, a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndBind, facts: givenUp},
-		{name: "given up, bound", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: pods.StepDown, facts: givenUp},
-		{name: "given up, lost", tenant: stepPod("uid", bound("r1.n1"), running), want: pods.StepRemoveLost, facts: givenUp},
-		{name: "given up, finished", tenant: stepPod("uid", failed), want: pods.StepNone, facts: givenUp},
-		{name: "given up, deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: pods.StepDeleteSuperAndUp, facts: givenUp},
-		{name: "pending with a gate", tenant: stepPod("uid", gated), want: pods.StepNone},
-		{name: "failed before it was bound", tenant: stepPod("uid", failed), want: pods.StepNone},
-		{name: "pinned to a node here", tenant: stepPod("uid", onNode("r1.n1")), want: pods.StepCreate},
-		{name: "pinned to a node here, not placed here", tenant: stepPod("uid", onNode("r1.n1")), want: pods.StepWarnNotPlaced, facts: func(facts *pods.Facts) {
+		{name: "given up, a node was chosen", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1")), want: pods.StepDownAndBind, facts: givenUp},
+		{name: "given up, bound", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1")), super: kindtest.StepPod("s", ours), want: pods.StepDown, facts: givenUp},
+		{name: "given up, lost", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), running), want: pods.StepRemoveLost, facts: givenUp},
+		{name: "given up, finished", tenant: kindtest.StepPod("uid", failed), want: pods.StepNone, facts: givenUp},
+		{name: "given up, deleted", tenant: kindtest.StepPod("uid", kindtest.Terminating(30)), super: kindtest.StepPod("s", ours), want: pods.StepDeleteSuperAndUp, facts: givenUp},
+		{name: "pending with a gate", tenant: kindtest.StepPod("uid", gated), want: pods.StepNone},
+		{name: "failed before it was bound", tenant: kindtest.StepPod("uid", failed), want: pods.StepNone},
+		{name: "pinned to a node here", tenant: kindtest.StepPod("uid", kindtest.OnNode("r1.n1")), want: pods.StepCreate},
+		{name: "pinned to a node here, not placed here", tenant: kindtest.StepPod("uid", kindtest.OnNode("r1.n1")), want: pods.StepWarnNotPlaced, facts: func(facts *pods.Facts) {
 			facts.Namespace = pods.NamespaceNotPlaced
 		}},
-		{name: "pinned, and its super pod has no node", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours), want: pods.StepDownAndUp},
-		{name: "pinned, and its super pod is there", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n1")), want: pods.StepDownAndUp},
-		{name: "pinned, and its super pod is elsewhere", tenant: stepPod("uid", onNode("r1.n1")), super: stepPod("super-uid", ours, onNode("n2")), want: pods.StepDeleteElsewhere},
-		{name: "bound here by the tenant", tenant: stepPod("uid", boundByTenant("r1.n1")), want: pods.StepCreate},
-		{name: "bound here by the tenant, and told so", tenant: stepPod("uid", toldBoundByTenant("r1.n1")), want: pods.StepCreate},
-		{name: "bound here by the tenant, its super pod has no node", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours), want: pods.StepDownAndUp},
-		{name: "bound here by the tenant, its super pod is there", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndUp},
-		{name: "bound here by the tenant, its super pod is elsewhere", tenant: stepPod("uid", boundByTenant("r1.n1")), super: stepPod("s", ours, onNode("n2")), want: pods.StepDeleteElsewhere},
-		{name: "bound elsewhere by the tenant", tenant: stepPod("uid", boundByTenant("r2.n1")), want: pods.StepNone},
-		{name: "bound elsewhere by the tenant, and it is here", tenant: stepPod("uid", boundByTenant("r2.n1")), super: stepPod("s", ours, onNode("n1")), want: pods.StepDeleteElsewhere},
-		{name: "bound here by the tenant, ran, and is lost", tenant: stepPod("uid", toldBoundByTenant("r1.n1"), running), want: pods.StepRemoveLost},
-		{name: "pinned and deleted before it ran", tenant: stepPod("uid", onNode("r1.n1"), terminating(30)), want: pods.StepRemoveTenant},
-		{name: "a nodeName of another one without a Binding", tenant: stepPod("uid", onNode("r2.n1")), want: pods.StepWarnNodeName},
-		{name: "a nodeName of nobody without a Binding", tenant: stepPod("uid", onNode("n1")), want: pods.StepWarnNodeName},
+		{name: "pinned, and its super pod has no node", tenant: kindtest.StepPod("uid", kindtest.OnNode("r1.n1")), super: kindtest.StepPod("super-uid", ours), want: pods.StepDownAndUp},
+		{name: "pinned, and its super pod is there", tenant: kindtest.StepPod("uid", kindtest.OnNode("r1.n1")), super: kindtest.StepPod("super-uid", ours, kindtest.OnNode("n1")), want: pods.StepDownAndUp},
+		{name: "pinned, and its super pod is elsewhere", tenant: kindtest.StepPod("uid", kindtest.OnNode("r1.n1")), super: kindtest.StepPod("super-uid", ours, kindtest.OnNode("n2")), want: pods.StepDeleteElsewhere},
+		{name: "bound here by the tenant", tenant: kindtest.StepPod("uid", kindtest.BoundByTenant("r1.n1")), want: pods.StepCreate},
+		{name: "bound here by the tenant, and told so", tenant: kindtest.StepPod("uid", toldBoundByTenant("r1.n1")), want: pods.StepCreate},
+		{name: "bound here by the tenant, its super pod has no node", tenant: kindtest.StepPod("uid", kindtest.BoundByTenant("r1.n1")), super: kindtest.StepPod("s", ours), want: pods.StepDownAndUp},
+		{name: "bound here by the tenant, its super pod is there", tenant: kindtest.StepPod("uid", kindtest.BoundByTenant("r1.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1")), want: pods.StepDownAndUp},
+		{name: "bound here by the tenant, its super pod is elsewhere", tenant: kindtest.StepPod("uid", kindtest.BoundByTenant("r1.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n2")), want: pods.StepDeleteElsewhere},
+		{name: "bound elsewhere by the tenant", tenant: kindtest.StepPod("uid", kindtest.BoundByTenant("r2.n1")), want: pods.StepNone},
+		{name: "bound elsewhere by the tenant, and it is here", tenant: kindtest.StepPod("uid", kindtest.BoundByTenant("r2.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1")), want: pods.StepDeleteElsewhere},
+		{name: "bound here by the tenant, ran, and is lost", tenant: kindtest.StepPod("uid", toldBoundByTenant("r1.n1"), running), want: pods.StepRemoveLost},
+		{name: "pinned and deleted before it ran", tenant: kindtest.StepPod("uid", kindtest.OnNode("r1.n1"), kindtest.Terminating(30)), want: pods.StepRemoveTenant},
+		{name: "a nodeName of another one without a Binding", tenant: kindtest.StepPod("uid", kindtest.OnNode("r2.n1")), want: pods.StepWarnNodeName},
+		{name: "a nodeName of nobody without a Binding", tenant: kindtest.StepPod("uid", kindtest.OnNode("n1")), want: pods.StepWarnNodeName},
 		{
 			name: "pinned, and not scheduled before", want: pods.StepCreate,
-			tenant: stepPod("uid", onNode("r1.n1"), func(pod *corev1.Pod) {
-				pod.Status.Conditions = []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionFalse, "")}
+			tenant: kindtest.StepPod("uid", kindtest.OnNode("r1.n1"), func(pod *corev1.Pod) {
+				pod.Status.Conditions = []corev1.PodCondition{kindtest.Condition(corev1.PodScheduled, corev1.ConditionFalse, "")}
 			}),
 		},
-		{name: "lost", tenant: stepPod("uid", bound("r1.n1"), running), want: pods.StepRemoveLost},
-		{name: "lost when it had finished", tenant: stepPod("uid", bound("r1.n1"), failed), want: pods.StepNone},
-		{name: "bound elsewhere", tenant: stepPod("uid", bound("r2.n1"), running), want: pods.StepNone},
+		{name: "lost", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), running), want: pods.StepRemoveLost},
+		{name: "lost when it had finished", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), failed), want: pods.StepNone},
+		{name: "bound elsewhere", tenant: kindtest.StepPod("uid", kindtest.Bound("r2.n1"), running), want: pods.StepNone},
 
-		{name: "deleted before it was bound", tenant: stepPod("uid", terminating(30)), want: pods.StepRemoveTenant},
-		{name: "deleted with a gate", tenant: stepPod("uid", gated, terminating(30)), want: pods.StepRemoveTenant},
-		{name: "deleted, and its containers have ended", tenant: stepPod("uid", bound("r1.n1"), terminating(30)), want: pods.StepRemoveTenant},
-		{name: "collected with its node", tenant: stepPod("uid", bound("r1.n1"), failed, collected), want: pods.StepRemoveLost},
-		{name: "collected elsewhere", tenant: stepPod("uid", bound("r2.n1"), failed, collected), want: pods.StepNone},
-		{name: "evicted by a kubelet", tenant: stepPod("uid", bound("r1.n1"), failed, func(pod *corev1.Pod) {
+		{name: "deleted before it was bound", tenant: kindtest.StepPod("uid", kindtest.Terminating(30)), want: pods.StepRemoveTenant},
+		{name: "deleted with a gate", tenant: kindtest.StepPod("uid", gated, kindtest.Terminating(30)), want: pods.StepRemoveTenant},
+		{name: "deleted, and its containers have ended", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), kindtest.Terminating(30)), want: pods.StepRemoveTenant},
+		{name: "collected with its node", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), failed, collected), want: pods.StepRemoveLost},
+		{name: "collected elsewhere", tenant: kindtest.StepPod("uid", kindtest.Bound("r2.n1"), failed, collected), want: pods.StepNone},
+		{name: "evicted by a kubelet", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), failed, func(pod *corev1.Pod) {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "TerminationByKubelet"})
 		}), want: pods.StepNone},
-		{name: "deleted and finished", tenant: stepPod("uid", bound("r1.n1"), failed, terminating(30)), want: pods.StepRemoveTenant},
+		{name: "deleted and finished", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), failed, kindtest.Terminating(30)), want: pods.StepRemoveTenant},
 		{
 			name: "deleted, waits for finalizers", want: pods.StepNone,
-			tenant: stepPod("uid", bound("r1.n1"), failed, withFinalizer, terminating(0)),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), failed, withFinalizer, kindtest.Terminating(0)),
 		},
 		{
 			name: "deleted, a finalizer waits for its end", want: pods.StepRemoveTenant,
-			tenant: stepPod("uid", bound("r1.n1"), running, withFinalizer, terminating(0)),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), running, withFinalizer, kindtest.Terminating(0)),
 		},
 		{
 			name: "deleted before it was bound, waits for finalizers", want: pods.StepNone,
-			tenant: stepPod("uid", withFinalizer, terminating(0)),
+			tenant: kindtest.StepPod("uid", withFinalizer, kindtest.Terminating(0)),
 		},
 		{
 			name: "deleted, and the API server was interrupted before it was gone", want: pods.StepRemoveTenant,
-			tenant: stepPod("uid", bound("r1.n1"), running, terminating(0)),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), running, kindtest.Terminating(0)),
 		},
-		{name: "deleted elsewhere", tenant: stepPod("uid", bound("r2.n1"), running, terminating(30)), want: pods.StepNone},
+		{name: "deleted elsewhere", tenant: kindtest.StepPod("uid", kindtest.Bound("r2.n1"), running, kindtest.Terminating(30)), want: pods.StepNone},
 
-		{name: "a pod without an owner has its name", tenant: stepPod("uid"), super: stepPod("s"), want: pods.StepWarnConflict},
-		{name: "a pod without an owner", super: stepPod("s"), want: pods.StepNone},
-		{name: "orphaned", super: stepPod("s", ours), want: pods.StepDeleteOrphan},
-		{name: "orphaned on a node", super: stepPod("s", ours, onNode("n1"), running), want: pods.StepDeleteOrphan},
-		{name: "orphaned and being deleted", super: stepPod("s", ours, terminating(30)), want: pods.StepNone},
-		{name: "replaced", tenant: stepPod("uid"), super: stepPod("s", others), want: pods.StepDeleteOrphan},
-		{name: "replaced and being deleted", tenant: stepPod("uid"), super: stepPod("s", others, terminating(30)), want: pods.StepWaitForPredecessor},
-		{name: "replaced and being deleted, for another super cluster", tenant: stepPod("uid", onNode("r2.n1")), super: stepPod("s", others, terminating(30)), want: pods.StepNone},
-		{name: "replaced, the new one deleted", tenant: stepPod("uid", terminating(30)), super: stepPod("s", others), want: pods.StepDeleteOrphan},
+		{name: "a pod without an owner has its name", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s"), want: pods.StepWarnConflict},
+		{name: "a pod without an owner", super: kindtest.StepPod("s"), want: pods.StepNone},
+		{name: "orphaned", super: kindtest.StepPod("s", ours), want: pods.StepDeleteOrphan},
+		{name: "orphaned on a node", super: kindtest.StepPod("s", ours, kindtest.OnNode("n1"), running), want: pods.StepDeleteOrphan},
+		{name: "orphaned and being deleted", super: kindtest.StepPod("s", ours, kindtest.Terminating(30)), want: pods.StepNone},
+		{name: "replaced", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", others), want: pods.StepDeleteOrphan},
+		{name: "replaced and being deleted", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", others, kindtest.Terminating(30)), want: pods.StepWaitForPredecessor},
+		{name: "replaced and being deleted, for another super cluster", tenant: kindtest.StepPod("uid", kindtest.OnNode("r2.n1")), super: kindtest.StepPod("s", others, kindtest.Terminating(30)), want: pods.StepNone},
+		{name: "replaced, the new one deleted", tenant: kindtest.StepPod("uid", kindtest.Terminating(30)), super: kindtest.StepPod("s", others), want: pods.StepDeleteOrphan},
 
 		{
 			name: "bound elsewhere, here too", want: pods.StepDeleteElsewhere,
-			tenant: stepPod("uid", bound("r2.n1")), super: stepPod("s", ours, onNode("n1")),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r2.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1")),
 		},
 		{
 			name: "bound elsewhere, here too, deleted", want: pods.StepDeleteElsewhere,
-			tenant: stepPod("uid", bound("r2.n1"), terminating(30)), super: stepPod("s", ours),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r2.n1"), kindtest.Terminating(30)), super: kindtest.StepPod("s", ours),
 		},
-		{name: "deleted while pending", tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours), want: pods.StepDeleteSuperAndUp},
+		{name: "deleted while pending", tenant: kindtest.StepPod("uid", kindtest.Terminating(30)), super: kindtest.StepPod("s", ours), want: pods.StepDeleteSuperAndUp},
 		{
 			name: "deleted while it runs", want: pods.StepDeleteSuperAndUp,
-			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n1"), running),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), kindtest.Terminating(30)), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1"), running),
 		},
 		{
 			name: "deleted before its Binding", want: pods.StepDeleteSuperAndUp,
-			tenant: stepPod("uid", terminating(30)), super: stepPod("s", ours, onNode("n1")),
+			tenant: kindtest.StepPod("uid", kindtest.Terminating(30)), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1")),
 		},
 		{
 			name: "deleted on both sides", want: pods.StepDeleteSuperAndUp,
-			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n1"), terminating(30)),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), kindtest.Terminating(30)), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1"), kindtest.Terminating(30)),
 		},
 		{
 			name: "deleted, and created again on another node", want: pods.StepDeleteSuper,
-			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours, onNode("n2")),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), kindtest.Terminating(30)), super: kindtest.StepPod("s", ours, kindtest.OnNode("n2")),
 		},
 		{
 			name: "deleted, and created again", want: pods.StepDeleteSuper,
-			tenant: stepPod("uid", bound("r1.n1"), terminating(30)), super: stepPod("s", ours),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1"), kindtest.Terminating(30)), super: kindtest.StepPod("s", ours),
 		},
-		{name: "no node yet", tenant: stepPod("uid"), super: stepPod("s", ours), want: pods.StepDownAndUp},
-		{name: "a node was chosen", tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1")), want: pods.StepDownAndBind},
+		{name: "no node yet", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours), want: pods.StepDownAndUp},
+		{name: "a node was chosen", tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1")), want: pods.StepDownAndBind},
 		{
 			name: "a node was chosen for a pod that the super cluster deletes", want: pods.StepDownAndBind,
-			tenant: stepPod("uid"), super: stepPod("s", ours, onNode("n1"), terminating(30)),
+			tenant: kindtest.StepPod("uid"), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1"), kindtest.Terminating(30)),
 		},
-		{name: "created again, no node yet", tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours), want: pods.StepDown},
+		{name: "created again, no node yet", tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1")), super: kindtest.StepPod("s", ours), want: pods.StepDown},
 		{
 			name: "created again on another node", want: pods.StepRemoveMoved,
-			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n2")),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n2")),
 		},
 		{
 			name: "runs", want: pods.StepDownAndUp,
-			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), running),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1"), running),
 		},
 		{
 			name: "evicted", want: pods.StepUpAndEvict,
-			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), running, terminating(30)),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1"), running, kindtest.Terminating(30)),
 		},
 		{
 			name: "evicted when it had finished", want: pods.StepDownAndUp,
-			tenant: stepPod("uid", bound("r1.n1")), super: stepPod("s", ours, onNode("n1"), failed, terminating(30)),
+			tenant: kindtest.StepPod("uid", kindtest.Bound("r1.n1")), super: kindtest.StepPod("s", ours, kindtest.OnNode("n1"), failed, kindtest.Terminating(30)),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -288,19 +225,19 @@ func TestNextStep(t *testing.T) {
 			require.Equal(t, tc.want.String(), pods.NextStep(tc.tenant, tc.super, &facts).String())
 		})
 	}
-	for name, owner := range foreignOwners("uid") {
+	for name, owner := range kindtest.ForeignOwners("uid") {
 		t.Run("a pod of "+name+" has its name", func(t *testing.T) {
 			t.Parallel()
 			facts := stepFacts()
-			require.Equal(t, pods.StepWarnConflict, pods.NextStep(stepPod("uid"), stepPod("s", ownedBy(owner)), &facts))
-			require.Equal(t, pods.StepNone, pods.NextStep(nil, stepPod("s", ownedBy(owner)), &facts))
+			require.Equal(t, pods.StepWarnConflict, pods.NextStep(kindtest.StepPod("uid"), kindtest.StepPod("s", kindtest.OwnedBy(owner)), &facts))
+			require.Equal(t, pods.StepNone, pods.NextStep(nil, kindtest.StepPod("s", kindtest.OwnedBy(owner)), &facts))
 		})
 	}
 }
 
 // combinations returns a pod for each combination of changes, one of each group.
 func combinations(uid types.UID, groups ...[]func(pod *corev1.Pod)) []*corev1.Pod {
-	pods := []*corev1.Pod{stepPod(uid)}
+	pods := []*corev1.Pod{kindtest.StepPod(uid)}
 	for _, group := range groups {
 		var next []*corev1.Pod
 		for _, pod := range pods {
@@ -320,11 +257,11 @@ func combinations(uid types.UID, groups ...[]func(pod *corev1.Pod)) []*corev1.Po
 // everyTenantPod returns nil and the tenant's pod in every state that NextStep may look at.
 func everyTenantPod() []*corev1.Pod {
 	return append(combinations("uid",
-		[]func(pod *corev1.Pod){nil, terminating(30), terminating(0)},
+		[]func(pod *corev1.Pod){nil, kindtest.Terminating(30), kindtest.Terminating(0)},
 		[]func(pod *corev1.Pod){
-			nil, bound("r1.n1"), bound("r1.n2"), bound("r2.n1"), bound("n1"), boundByTenant("r1.n1"), boundByTenant("r2.n1"), onNode("r1.n1"), onNode("r2.n1"), onNode(".n1"), onNode("r1."),
+			nil, kindtest.Bound("r1.n1"), kindtest.Bound("r1.n2"), kindtest.Bound("r2.n1"), kindtest.Bound("n1"), kindtest.BoundByTenant("r1.n1"), kindtest.BoundByTenant("r2.n1"), kindtest.OnNode("r1.n1"), kindtest.OnNode("r2.n1"), kindtest.OnNode(".n1"), kindtest.OnNode("r1."),
 		},
-		[]func(pod *corev1.Pod){nil, inPhase(corev1.PodRunning), inPhase(corev1.PodSucceeded)},
+		[]func(pod *corev1.Pod){nil, kindtest.InPhase(corev1.PodRunning), kindtest.InPhase(corev1.PodSucceeded)},
 		[]func(pod *corev1.Pod){nil, withFinalizer},
 		[]func(pod *corev1.Pod){nil, gated},
 	), nil)
@@ -332,17 +269,17 @@ func everyTenantPod() []*corev1.Pod {
 
 // everySuperPod returns nil and the super pod in every state that NextStep may look at.
 func everySuperPod() []*corev1.Pod {
-	owners := []func(pod *corev1.Pod){nil, ownedBy(ownerOf("uid")), ownedBy(ownerOf("other")), ownedBy(ownerOf("")), func(pod *corev1.Pod) {
-		tenancy.SetOwner(pod, ownerOf("uid"))
+	owners := []func(pod *corev1.Pod){nil, kindtest.OwnedBy(kindtest.OwnerOf("uid")), kindtest.OwnedBy(kindtest.OwnerOf("other")), kindtest.OwnedBy(kindtest.OwnerOf("")), func(pod *corev1.Pod) {
+		tenancy.SetOwner(pod, kindtest.OwnerOf("uid"))
 		pod.Annotations = nil // an owner that somebody has tampered with
 	}}
-	for _, owner := range foreignOwners("uid") {
-		owners = append(owners, ownedBy(owner))
+	for _, owner := range kindtest.ForeignOwners("uid") {
+		owners = append(owners, kindtest.OwnedBy(owner))
 	}
 	return append(combinations("super-uid", owners,
-		[]func(pod *corev1.Pod){nil, terminating(30)},
-		[]func(pod *corev1.Pod){nil, onNode("n1"), onNode("n2")},
-		[]func(pod *corev1.Pod){nil, inPhase(corev1.PodRunning), inPhase(corev1.PodFailed)},
+		[]func(pod *corev1.Pod){nil, kindtest.Terminating(30)},
+		[]func(pod *corev1.Pod){nil, kindtest.OnNode("n1"), kindtest.OnNode("n2")},
+		[]func(pod *corev1.Pod){nil, kindtest.InPhase(corev1.PodRunning), kindtest.InPhase(corev1.PodFailed)},
 	), nil)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestStrangersStayOut lets a pod refer to what the super namespace has and its tenant has not.
@@ -93,40 +94,40 @@ func TestStrangersStayOut(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
 			inside, outside := func(name string) metav1.ObjectMeta {
 				return metav1.ObjectMeta{Namespace: "web", Name: name, UID: "uid"}
 			},
 				func(name string) metav1.ObjectMeta {
-					return metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: name}
+					return metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: name}
 				}
-			p.tenantCache[kind.Secret] = []client.Object{&corev1.Secret{ObjectMeta: inside("mine")}, &corev1.Secret{ObjectMeta: inside("both")}}
-			mine := builders.Owned(&corev1.Secret{ObjectMeta: outside("mine")}, ownerOf("uid"))
-			forged := builders.Owned(&corev1.Secret{ObjectMeta: outside("forged")}, foreignOwners("uid")["another VirtualCluster"])
-			p.superCache[kind.Secret] = []client.Object{mine, forged}
+			p.TenantCache[kind.Secret] = []client.Object{&corev1.Secret{ObjectMeta: inside("mine")}, &corev1.Secret{ObjectMeta: inside("both")}}
+			mine := builders.Owned(&corev1.Secret{ObjectMeta: outside("mine")}, kindtest.OwnerOf("uid"))
+			forged := builders.Owned(&corev1.Secret{ObjectMeta: outside("forged")}, kindtest.ForeignOwners("uid")["another VirtualCluster"])
+			p.SuperCache[kind.Secret] = []client.Object{mine, forged}
 			accounts := []client.Object{
 				&corev1.ServiceAccount{ObjectMeta: outside("default")},
 			}
-			p.superCache[kind.ServiceAccount] = accounts
+			p.SuperCache[kind.ServiceAccount] = accounts
 			for _, object := range []client.Object{
 				&corev1.Secret{ObjectMeta: outside("registry")}, &corev1.Secret{ObjectMeta: outside("both")}, &corev1.ConfigMap{ObjectMeta: outside("ops")}, mine.DeepCopy(), forged.DeepCopy(),
 			} {
-				require.NoError(t, p.superClient.Create(t.Context(), object))
+				require.NoError(t, p.SuperClient.Create(t.Context(), object))
 			}
-			pod := proofPod("uid", assignedTo("r1"))
+			pod := kindtest.ProofPod("uid", assignedTo("r1"))
 			pod.Spec.ServiceAccountName = "default"
 			tc.change(&pod.Spec)
-			p.tenant.Client = answering(newClientBuilder().WithObjects(pod.DeepCopy()).Build(), tenantUID)
-			p.tenantCache[kind.Pod] = []client.Object{pod}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, time.Minute)
+			p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(pod.DeepCopy()).Build(), kindtest.TenantUID)
+			p.TenantCache[kind.Pod] = []client.Object{pod}
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, time.Minute)
 			live := &corev1.Pod{}
-			getErr := p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, live)
+			getErr := p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "p"}, live)
 			if tc.refused != "" {
 				wait := &engine.WaitError{}
 				require.ErrorAs(t, err, &wait)
 				require.True(t, apierrors.IsNotFound(getErr))
-				require.Equal(t, "Warning FailedCreate Super cluster r1: the namespace has a "+tc.refused+" there that is not the tenant's: use another name", <-p.events.Events)
+				require.Equal(t, "Warning FailedCreate Super cluster r1: the namespace has a "+tc.refused+" there that is not the tenant's: use another name", <-p.Events.Events)
 				return
 			}
 			require.NoError(t, err)
@@ -162,20 +163,20 @@ func withoutServices(env []corev1.EnvVar) (left []corev1.EnvVar) {
 func TestKnownConfigCostsNothing(t *testing.T) {
 	t.Parallel()
 	lists := 0
-	p := newPool(t, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+	p := kindtest.NewPool(t, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 		lists++
 		return to.List(ctx, list, options...)
 	}})
-	p.placed(t)
-	outside := metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "mine"}
-	p.superCache[kind.Secret] = []client.Object{builders.Owned(&corev1.Secret{ObjectMeta: outside}, ownerOf("uid"))}
-	p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}}
-	pod := proofPod("uid", assignedTo("r1"), withToken)
+	p.Placed(t)
+	outside := metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "mine"}
+	p.SuperCache[kind.Secret] = []client.Object{builders.Owned(&corev1.Secret{ObjectMeta: outside}, kindtest.OwnerOf("uid"))}
+	p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web"}}}
+	pod := kindtest.ProofPod("uid", assignedTo("r1"), kindtest.WithToken)
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}}
-	p.tenant.Client = answering(newClientBuilder().WithObjects(pod.DeepCopy()).Build(), tenantUID)
-	p.tenantCache[kind.Pod] = []client.Object{pod}
-	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, time.Minute)
+	p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(pod.DeepCopy()).Build(), kindtest.TenantUID)
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, time.Minute)
 	require.NoError(t, err)
-	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "p"}, &corev1.Pod{}))
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "p"}, &corev1.Pod{}))
 	require.Zero(t, lists)
 }

@@ -24,28 +24,8 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// running fills p with a pod that runs on n1, as both sides know it, and returns the tenant's, the super pod and the
-// key. change is made to the tenant's pod before it is translated.
-func (p *pool) running(t *testing.T, change func(pod *corev1.Pod)) (pod, superPod *corev1.Pod, key engine.Key) {
-	t.Helper()
-	pod = tenantPod(func(pod *corev1.Pod) {
-		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
-		pod.Spec.NodeName = "r1.n1"
-		if change != nil {
-			change(pod)
-		}
-	})
-	superPod = &corev1.Pod{}
-	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
-	superPod.UID, superPod.Spec.NodeName = "super-uid", "n1"
-	superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
-	p.tenant.Client = newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
-	require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-	p.tenantCache[kind.Pod], p.superCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
-	return pod, superPod, engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
-}
 
 // TestStatusOfAPodThatIsRefused lets the super cluster refuse a change: what becomes of the pod is told nevertheless.
 func TestStatusOfAPodThatIsRefused(t *testing.T) {
@@ -62,19 +42,19 @@ func TestStatusOfAPodThatIsRefused(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return refusal },
 				SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 					return refusal
 				},
 			})
-			pod, superPod, key := p.running(t, nil)
+			pod, superPod, key := p.Running(t, nil)
 			tc.change(pod)
 			superPod.Status.Phase = corev1.PodFailed
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2*time.Second)
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2*time.Second)
 			require.ErrorContains(t, err, "baseline")
-			require.Contains(t, <-p.events.Events, "FailedUpdate")
-			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+			require.Contains(t, <-p.Events.Events, "FailedUpdate")
+			require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 			require.Equal(t, corev1.PodFailed, pod.Status.Phase)
 		})
 	}
@@ -104,20 +84,20 @@ func TestGrace(t *testing.T) {
 			t.Parallel()
 			var got *int64
 			broken := errors.New("connection refused")
-			p := newPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+			p := kindtest.NewPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 				all := &client.DeleteOptions{}
 				all.ApplyOptions(options)
 				got = all.GracePeriodSeconds
 				return broken
 			}})
 			clock := testingclock.NewFakePassiveClock(deleted.Add(-time.Hour))
-			p.env.Clock = clock
-			pod, superPod, key := p.running(t, nil)
+			p.Env.Clock = clock
+			pod, superPod, key := p.Running(t, nil)
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(deleted.Add(time.Duration(tc.tenant)*time.Second))), ptr.To(tc.tenant)
 			if tc.super != nil {
 				superPod.DeletionTimestamp, superPod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(deleted)), tc.super
 			}
-			kind := p.kind(kind.Pod)
+			kind := p.Kind(kind.Pod)
 			_, err := kind.Reconcile(t.Context(), key, 0)
 			if tc.want == nil {
 				require.NoError(t, err)
@@ -137,7 +117,7 @@ func TestGrace(t *testing.T) {
 // TestPodThatTheSuperClusterDeletes looks at a pod whose node is drained, while its containers stop.
 func TestPodThatTheSuperClusterDeletes(t *testing.T) {
 	t.Parallel()
-	evicted := condition(corev1.DisruptionTarget, corev1.ConditionTrue, "Eviction API: evicting")
+	evicted := kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "Eviction API: evicting")
 	for _, tc := range []struct {
 		name   string
 		change func(superPod *corev1.Pod)
@@ -155,14 +135,14 @@ func TestPodThatTheSuperClusterDeletes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			pod, superPod, key := p.running(t, nil)
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			pod, superPod, key := p.Running(t, nil)
 			superPod.Status.Conditions = []corev1.PodCondition{evicted}
 			if tc.change != nil {
 				tc.change(superPod)
 			}
 			var got *int64
-			p.tenant.Client = newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).WithInterceptorFuncs(interceptor.Funcs{
+			p.Tenant.Client = kindtest.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).WithInterceptorFuncs(interceptor.Funcs{
 				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
 					all := &client.DeleteOptions{}
 					all.ApplyOptions(options)
@@ -173,13 +153,13 @@ func TestPodThatTheSuperClusterDeletes(t *testing.T) {
 			}).Build()
 			for range 2 {
 				require.Nil(t, got, "its status comes first: it says why")
-				_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+				_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
-				require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+				require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 				require.Empty(t, cmp.Diff([]corev1.PodCondition{evicted}, pod.Status.Conditions))
 			}
 			require.Empty(t, cmp.Diff(tc.want, got))
-			require.Equal(t, tc.want != nil, len(p.events.Events) == 1)
+			require.Equal(t, tc.want != nil, len(p.Events.Events) == 1)
 		})
 	}
 }
@@ -204,20 +184,20 @@ func TestPodWhoseEndWasMissed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.env.Clock = testingclock.NewFakePassiveClock(now.Time)
-			pod, _, key := p.running(t, func(pod *corev1.Pod) {
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Env.Clock = testingclock.NewFakePassiveClock(now.Time)
+			pod, _, key := p.Running(t, func(pod *corev1.Pod) {
 				pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"}
 				pod.Status.Phase = tc.phase
-				pod.Status.Conditions = []corev1.PodCondition{condition(corev1.PodScheduled, corev1.ConditionTrue, "")}
+				pod.Status.Conditions = []corev1.PodCondition{kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "")}
 				if tc.grace != nil {
 					pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, tc.grace
 				}
 			})
-			p.superCache[kind.Pod] = nil
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+			p.SuperCache[kind.Pod] = nil
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
-			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+			require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 			require.Equal(t, tc.want, pod.Status.Phase)
 			require.NotNil(t, pod.DeletionTimestamp)
 			reason := ""
@@ -251,29 +231,29 @@ func TestPodBeforeItsConfig(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			pod := tenantPod(func(pod *corev1.Pod) {
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 				pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
 					LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Optional: ptr.To(true),
 				}}}
 			})
-			p.tenantCache[kind.Pod] = []client.Object{pod}
-			p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
+			p.TenantCache[kind.Pod] = []client.Object{pod}
+			p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "default"}}}
 			if tc.tenant != "" {
-				p.tenantCache[kind.ConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: tc.tenant}}}
+				p.TenantCache[kind.ConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "settings", UID: tc.tenant}}}
 			}
 			if tc.super != "" {
-				configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "settings"}}
-				tenancy.SetOwner(configMap, ownerOf(tc.super))
-				p.superCache[kind.ConfigMap] = []client.Object{configMap}
+				configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "settings"}}
+				tenancy.SetOwner(configMap, kindtest.OwnerOf(tc.super))
+				p.SuperCache[kind.ConfigMap] = []client.Object{configMap}
 			}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, tc.waited)
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, tc.waited)
 			wait := &engine.WaitError{}
 			require.Equal(t, tc.wantWait, errors.As(err, &wait), "%v", err)
-			err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
+			err = p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
 			require.Equal(t, tc.wantWait, apierrors.IsNotFound(err), "%v", err)
 		})
 	}
@@ -300,7 +280,7 @@ func TestResize(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				SubResourceUpdate: func(_ context.Context, _ client.Client, subresource string, object client.Object, _ ...client.SubResourceUpdateOption) error {
 					require.Equal(t, "resize", subresource)
 					pod, ok := object.(*corev1.Pod)
@@ -312,8 +292,8 @@ func TestResize(t *testing.T) {
 					return nil
 				},
 			})
-			p.placed(t)
-			pod, _, key := p.running(t, func(pod *corev1.Pod) {
+			p.Placed(t)
+			pod, _, key := p.Running(t, func(pod *corev1.Pod) {
 				pod.Generation = tc.generation
 				pod.Spec.Containers[0].Resources = requests("100m", "1Gi")
 				pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: requests("100m", "1Gi")}}
@@ -321,7 +301,7 @@ func TestResize(t *testing.T) {
 			if tc.change != nil {
 				tc.change(pod)
 			}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, got)
 		})
@@ -367,14 +347,14 @@ func TestResizeThatAdds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var resized *corev1.Pod
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, object client.Object, _ ...client.SubResourceUpdateOption) error {
 					resized, _ = object.(*corev1.Pod)
 					return nil
 				},
 			})
-			p.placed(t)
-			pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
+			p.Placed(t)
+			pod, superPod, key := p.Running(t, func(pod *corev1.Pod) {
 				pod.Spec.InitContainers = []corev1.Container{{Name: "side", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 				if tc.before != nil {
 					tc.before(&pod.Spec)
@@ -384,12 +364,12 @@ func TestResizeThatAdds(t *testing.T) {
 			pod.Generation = 2
 			tc.change(&pod.Spec)
 			for _, done := range []bool{false, true} {
-				_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+				_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
 				require.NotNil(t, resized)
 				require.Empty(t, cmp.Diff(added, tc.got(&resized.Spec)))
 				live := &corev1.Pod{}
-				require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), live))
+				require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), live))
 				require.Equal(t, done, live.Status.ObservedGeneration == 2)
 				superPod.Spec, pod.ResourceVersion = resized.Spec, live.ResourceVersion
 			}
@@ -419,18 +399,18 @@ func TestObservedGeneration(t *testing.T) {
 			nothing := func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 				return nil
 			}
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				Update:            func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return nil },
 				SubResourceUpdate: nothing,
 			})
-			pod, superPod, key := p.running(t, func(pod *corev1.Pod) { pod.Generation = 7 })
+			pod, superPod, key := p.Running(t, func(pod *corev1.Pod) { pod.Generation = 7 })
 			superPod.Generation, superPod.Status.ObservedGeneration = tc.super, tc.observed
 			if tc.change != nil {
 				tc.change(pod)
 			}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2*time.Second)
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2*time.Second)
 			require.NoError(t, err)
-			require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+			require.NoError(t, p.Tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 			require.Equal(t, corev1.PodRunning, pod.Status.Phase)
 			require.Equal(t, tc.want, pod.Status.ObservedGeneration)
 		})
@@ -441,15 +421,15 @@ func TestObservedGeneration(t *testing.T) {
 func BenchmarkPodInSync(b *testing.B) {
 	for _, containers := range []int{1, 10} {
 		b.Run(fmt.Sprintf("containers=%d", containers), func(b *testing.B) {
-			p := newPool(b, interceptor.Funcs{})
-			pod := tenantPod(func(pod *corev1.Pod) {
+			p := kindtest.NewPool(b, interceptor.Funcs{})
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 				pod.Spec.NodeName = "r1.node-1"
 				for i := range containers - 1 {
-					pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Image: "app:1", Env: []corev1.EnvVar{fieldEnv("metadata.namespace")}})
+					pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Image: "app:1", Env: []corev1.EnvVar{kindtest.FieldEnv("metadata.namespace")}})
 				}
 			})
 			superPod := &corev1.Pod{}
-			podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
+			podspec.SuperPod(pod, superPod, kindtest.OwnerOf(pod.UID), nil, &podspec.PodEnvironment{})
 			superPod.UID, superPod.Spec.NodeName = "super-uid", "node-1"
 			superPod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}}
 			for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady} {
@@ -462,9 +442,9 @@ func BenchmarkPodInSync(b *testing.B) {
 			}
 			status, _ := podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
 			pod.Status = *status
-			p.tenantCache[kind.Pod], p.superCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
-			kind := p.kind(kind.Pod)
+			p.TenantCache[kind.Pod], p.SuperCache[kind.Pod] = []client.Object{pod}, []client.Object{superPod}
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
+			kind := p.Kind(kind.Pod)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := kind.Reconcile(b.Context(), key, 0); err != nil {
@@ -504,7 +484,7 @@ func TestWhatGoesDown(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			p := newPool(t, interceptor.Funcs{
+			p := kindtest.NewPool(t, interceptor.Funcs{
 				Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
 					got = append(got, "update")
 					return nil
@@ -514,8 +494,8 @@ func TestWhatGoesDown(t *testing.T) {
 					return nil
 				},
 			})
-			p.placed(t)
-			pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
+			p.Placed(t)
+			pod, superPod, key := p.Running(t, func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Resources.Requests = builders.Resources("cpu", "100m")
 			})
 			for _, change := range tc.changes {
@@ -524,7 +504,7 @@ func TestWhatGoesDown(t *testing.T) {
 			if tc.deleted {
 				superPod.DeletionTimestamp = ptr.To(metav1.Now())
 			}
-			_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.want, got))
 		})

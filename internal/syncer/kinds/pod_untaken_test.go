@@ -23,12 +23,13 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // chosen is a pool with patience of a minute and a pod that names it. The caches show what the API servers hold when
 // refresh is called.
 type chosen struct {
-	*pool
+	*kindtest.Pool
 	t     *testing.T
 	clock *testingclock.FakePassiveClock
 	key   engine.Key
@@ -40,7 +41,7 @@ type chosen struct {
 func newChosen(t *testing.T) *chosen {
 	t.Helper()
 	c := &chosen{t: t, clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
-	c.pool = governed(t, interceptor.Funcs{
+	c.Pool = kindtest.Governed(t, interceptor.Funcs{
 		Create: func(ctx context.Context, to client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if _, ok := object.(*corev1.Pod); ok && c.refuse != nil {
 				return c.refuse
@@ -50,15 +51,15 @@ func newChosen(t *testing.T) *chosen {
 		},
 		Delete: deleteChecked,
 	})
-	c.env.Clock, c.env.PodPatience = c.clock, time.Minute
-	pod := tenantPod(func(pod *corev1.Pod) {
+	c.Env.Clock, c.Env.PodPatience = c.clock, time.Minute
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.CreationTimestamp = metav1.NewTime(c.clock.Now())
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Annotations = map[string]string{schedulerv1alpha1.AnnotationSuperCluster: "r1"}
 	})
-	c.tenant.Client = answering(newClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build(), tenantUID)
-	c.key = engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
-	c.pods = c.kind(kind.Pod)
+	c.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build(), kindtest.TenantUID)
+	c.key = engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: pod.Namespace, Name: pod.Name}
+	c.pods = c.Kind(kind.Pod)
 	c.refresh()
 	return c
 }
@@ -81,19 +82,19 @@ func deleteChecked(ctx context.Context, to client.WithWatch, object client.Objec
 // refresh lets the caches show what the API servers hold. That of the tenant has pods with the label only.
 func (c *chosen) refresh() {
 	c.t.Helper()
-	c.tenantCache[kind.Pod], c.superCache[kind.Pod] = nil, nil
+	c.TenantCache[kind.Pod], c.SuperCache[kind.Pod] = nil, nil
 	if pod := c.tenantPod(); pod.Labels[schedulerv1alpha1.LabelSuperCluster] == "r1" {
-		c.tenantCache[kind.Pod] = []client.Object{pod}
+		c.TenantCache[kind.Pod] = []client.Object{pod}
 	}
 	if pod := c.superPod(); pod != nil {
-		c.superCache[kind.Pod] = []client.Object{pod}
+		c.SuperCache[kind.Pod] = []client.Object{pod}
 	}
 }
 
 func (c *chosen) tenantPod() *corev1.Pod {
 	c.t.Helper()
 	pod := &corev1.Pod{}
-	require.NoError(c.t, c.tenant.Client.Get(c.t.Context(), client.ObjectKey{Namespace: c.key.Namespace, Name: c.key.Name}, pod))
+	require.NoError(c.t, c.Tenant.Client.Get(c.t.Context(), client.ObjectKey{Namespace: c.key.Namespace, Name: c.key.Name}, pod))
 	return pod
 }
 
@@ -101,7 +102,7 @@ func (c *chosen) tenantPod() *corev1.Pod {
 func (c *chosen) superPod() *corev1.Pod {
 	c.t.Helper()
 	pod := &corev1.Pod{}
-	err := c.superClient.Get(c.t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: c.key.Name}, pod)
+	err := c.SuperClient.Get(c.t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: c.key.Name}, pod)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -127,9 +128,9 @@ func (c *chosen) change(change func(pod *corev1.Pod)) {
 	pod := c.superPod()
 	change(pod)
 	status := pod.Status
-	require.NoError(c.t, c.superClient.Update(c.t.Context(), pod))
+	require.NoError(c.t, c.SuperClient.Update(c.t.Context(), pod))
 	pod.Status = status
-	require.NoError(c.t, c.superClient.Status().Update(c.t.Context(), pod))
+	require.NoError(c.t, c.SuperClient.Status().Update(c.t.Context(), pod))
 }
 
 func unschedulable(pod *corev1.Pod) {
@@ -148,7 +149,7 @@ func (c *chosen) wantTakenBack(reason, text string) {
 	require.Equal(c.t, reason, failure.Reason)
 	require.True(c.t, failure.At.Time.Equal(c.clock.Now()))
 	require.Equal(c.t, int32(1), failure.Count)
-	require.Contains(c.t, c.told(), "Warning SuperClusterFailed Super cluster r1 has not taken the pod for 1m0s, the pod scheduler chooses another one if there is any: "+text)
+	require.Contains(c.t, c.Told(), "Warning SuperClusterFailed Super cluster r1 has not taken the pod for 1m0s, the pod scheduler chooses another one if there is any: "+text)
 	require.Equal(c.t, kind.ReasonSuperClusterFailed, pod.Status.Conditions[0].Reason)
 	require.Contains(c.t, pod.Status.Conditions[0].Message, text)
 	require.Nil(c.t, c.superPod())
@@ -174,12 +175,12 @@ func TestPodWithoutNode(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, c.superPod())
 	require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster, "not before the super pod is gone")
-	behind := c.tenantCache[kind.Pod]
+	behind := c.TenantCache[kind.Pod]
 	_, err = c.wait(0)
 	require.NoError(t, err)
 	c.wantTakenBack(failedchoice.Unschedulable, "no node takes the pod now: too little cpu is free")
 
-	c.tenantCache[kind.Pod] = []client.Object{behind[0]} // as it was patched
+	c.TenantCache[kind.Pod] = []client.Object{behind[0]} // as it was patched
 	for range 3 {
 		_, err = c.reconcile()
 		require.NoError(t, err)
@@ -205,7 +206,7 @@ func TestPodOfALeavingNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newChosen(t)
-			c.env.PodPatience = tc.patience
+			c.Env.PodPatience = tc.patience
 			if tc.created {
 				_, err := c.reconcile()
 				require.NoError(t, err)
@@ -213,7 +214,7 @@ func TestPodOfALeavingNamespace(t *testing.T) {
 			if tc.runs {
 				c.change(func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" })
 			}
-			c.env.Assignments = assigned{cached: leaves, live: leaves}
+			c.Env.Assignments = kindtest.Assigned{Cached: leaves, Live: leaves}
 			for range 3 {
 				_, err := c.wait(0)
 				require.Equal(t, tc.runs, err != nil, "the super cluster has no such node: %v", err)
@@ -223,7 +224,7 @@ func TestPodOfALeavingNamespace(t *testing.T) {
 			require.Equal(t, tc.runs, c.superPod() != nil)
 			require.Empty(t, failedchoice.Of(pod))
 			if !tc.runs {
-				require.Contains(t, c.told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
+				require.Contains(t, c.Told(), "Warning SuperClusterNotPlaced Namespace web leaves super cluster r1: the pod scheduler chooses another one if there is any")
 			}
 		})
 	}
@@ -269,7 +270,7 @@ func TestPodThatIsTaken(t *testing.T) {
 			_, _ = c.wait(2 * time.Minute) // the fakes know no Bindings
 			require.NotNil(t, c.superPod())
 			require.Contains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster)
-			require.NotContains(t, strings.Join(c.told(), " "), kind.ReasonSuperClusterFailed)
+			require.NotContains(t, strings.Join(c.Told(), " "), kind.ReasonSuperClusterFailed)
 		})
 	}
 }
@@ -290,7 +291,7 @@ func TestBindIsFaster(t *testing.T) {
 	require.ErrorAs(t, err, &wait)
 	require.NotNil(t, c.superPod())
 	c.change(func(pod *corev1.Pod) { pod.Spec.NodeName = "" }) // which nobody can: the wait began anew
-	c.superCache[kind.Pod] = []client.Object{func() *corev1.Pod { pod := c.superPod(); pod.Spec.NodeName = "n1"; return pod }()}
+	c.SuperCache[kind.Pod] = []client.Object{func() *corev1.Pod { pod := c.superPod(); pod.Spec.NodeName = "n1"; return pod }()}
 	_, _ = c.reconcile()
 	after, err := c.wait(0)
 	require.NoError(t, err)
@@ -330,9 +331,9 @@ func TestPodThatIsRefused(t *testing.T) {
 			c := newChosen(t)
 			c.refuse = tc.refuse
 			if tc.policy != nil {
-				c.tenant.Policy.Set(policyWith(t, tc.policy))
+				c.Tenant.Policy.Set(kindtest.PolicyWith(t, tc.policy))
 			}
-			c.env.VirtualNode = func() *corev1.Node { return tc.node }
+			c.Env.VirtualNode = func() *corev1.Node { return tc.node }
 			after, _ := c.reconcile()
 			if tc.want == "" {
 				require.Zero(t, after)
@@ -365,9 +366,9 @@ func TestAnotherProcess(t *testing.T) {
 	stale.ResourceVersion = "1"
 
 	next := newChosen(t)
-	next.tenant.Client, next.clock = c.tenant.Client, c.clock
-	next.env.Clock = c.clock
-	next.tenantCache[kind.Pod] = []client.Object{stale}
+	next.Tenant.Client, next.clock = c.Tenant.Client, c.clock
+	next.Env.Clock = c.clock
+	next.TenantCache[kind.Pod] = []client.Object{stale}
 	_, err = next.reconcile()
 	require.ErrorContains(t, err, "the cache of the tenant's pods")
 	require.Nil(t, next.superPod())
@@ -394,11 +395,11 @@ func TestChoiceIsReadLive(t *testing.T) {
 			t.Parallel()
 			c := newChosen(t)
 			if tc.watched != 0 {
-				c.tenant.Since = c.clock.Now().Add(-tc.watched)
+				c.Tenant.Since = c.clock.Now().Add(-tc.watched)
 			}
 			c.clock.SetTime(c.clock.Now().Add(tc.waited))
 			reads := 0
-			c.tenant.Client = interceptor.NewClient(c.tenant.Client.(client.WithWatch), interceptor.Funcs{
+			c.Tenant.Client = interceptor.NewClient(c.Tenant.Client.(client.WithWatch), interceptor.Funcs{
 				Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 					if _, ok := object.(*corev1.Pod); ok {
 						reads++
@@ -423,13 +424,13 @@ func TestBindingIsCreatedOnce(t *testing.T) {
 	require.NoError(t, err)
 	c.refresh()
 	bound := 0
-	c.tenant.Client = interceptor.NewClient(c.tenant.Client.(client.WithWatch), interceptor.Funcs{
+	c.Tenant.Client = interceptor.NewClient(c.Tenant.Client.(client.WithWatch), interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
 			bound++
 			return nil
 		},
 	})
-	c.superCache[kind.Node] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
+	c.SuperCache[kind.Node] = []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}
 	want := func(passes time.Duration, want int) {
 		t.Helper()
 		c.clock.SetTime(c.clock.Now().Add(passes))
@@ -442,13 +443,13 @@ func TestBindingIsCreatedOnce(t *testing.T) {
 	want(0, 1)
 	want(4*time.Second, 1)
 	want(time.Second, 2)
-	c.env.Forget(clusterKey)
+	c.Env.Forget(kindtest.ClusterKey)
 	want(0, 3)
 	other := c.tenantPod()
 	other.UID = "another"
 	super := c.superPod()
-	tenancy.SetOwner(super, ownerOf(other.UID))
-	c.tenantCache[kind.Pod], c.superCache[kind.Pod] = []client.Object{other}, []client.Object{super}
+	tenancy.SetOwner(super, kindtest.OwnerOf(other.UID))
+	c.TenantCache[kind.Pod], c.SuperCache[kind.Pod] = []client.Object{other}, []client.Object{super}
 	want(0, 4)
 }
 
@@ -459,9 +460,9 @@ func TestClockOfTheTenantIsAhead(t *testing.T) {
 	c := newChosen(t)
 	pod := c.tenantPod()
 	pod.CreationTimestamp = metav1.NewTime(c.clock.Now().Add(time.Hour))
-	c.tenantCache[kind.Pod] = []client.Object{pod.DeepCopy()}
+	c.TenantCache[kind.Pod] = []client.Object{pod.DeepCopy()}
 	delete(pod.Labels, schedulerv1alpha1.LabelSuperCluster) // taken back since
-	require.NoError(t, c.tenant.Client.Update(t.Context(), pod))
+	require.NoError(t, c.Tenant.Client.Update(t.Context(), pod))
 	_, err := c.reconcile()
 	require.ErrorContains(t, err, "the cache of the tenant's pods")
 	require.Nil(t, c.superPod())
@@ -475,8 +476,8 @@ func TestChosenAgainAfterALostAnswer(t *testing.T) {
 	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("no"))
 	_, err := c.reconcile()
 	require.Error(t, err)
-	answers := c.tenant.Client
-	c.tenant.Client = interceptor.NewClient(answers.(client.WithWatch), interceptor.Funcs{
+	answers := c.Tenant.Client
+	c.Tenant.Client = interceptor.NewClient(answers.(client.WithWatch), interceptor.Funcs{
 		Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			require.NoError(t, to.Patch(ctx, object, patch, options...))
 			return errors.New("connection lost")
@@ -486,7 +487,7 @@ func TestChosenAgainAfterALostAnswer(t *testing.T) {
 	require.ErrorContains(t, err, "connection lost")
 	require.NotContains(t, c.tenantPod().Labels, schedulerv1alpha1.LabelSuperCluster)
 
-	c.tenant.Client, c.refuse = answers, nil
+	c.Tenant.Client, c.refuse = answers, nil
 	again := c.tenantPod()
 	again.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 	again.Annotations[schedulerv1alpha1.AnnotationSuperCluster] = "r1"
@@ -503,7 +504,7 @@ func TestPatienceGrows(t *testing.T) {
 	c := newChosen(t)
 	pod := c.tenantPod()
 	pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = failedchoice.Failures(nil).Plus("r2", failedchoice.Quota, c.clock.Now()).String()
-	require.NoError(t, c.tenant.Client.Update(t.Context(), pod))
+	require.NoError(t, c.Tenant.Client.Update(t.Context(), pod))
 	c.refresh()
 	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("no"))
 	after, err := c.reconcile()

@@ -17,39 +17,12 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// governed is a pool with a placed namespace whose policy may change.
-func governed(t *testing.T, super interceptor.Funcs) *pool {
-	t.Helper()
-	p := newPool(t, super)
-	p.placed(t)
-	p.tenant.Policy = &policy.Ref{}
-	p.superCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "default"}}}
-	return p
-}
-
-// told returns the Events since the last call.
-func (p *pool) told() []string {
-	var events []string
-	for range len(p.events.Events) {
-		events = append(events, <-p.events.Events)
-	}
-	return events
-}
-
-// shown lets the cache of the tenant show what was written to a pod.
-func (p *pool) shown(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	stored := &corev1.Pod{}
-	require.NoError(t, p.tenant.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), stored))
-	pod.ResourceVersion, pod.Status, pod.Spec.NodeName = stored.ResourceVersion, stored.Status, stored.Spec.NodeName
-}
 
 // TestForbiddenPod lets a tenant create pods that its policy forbids, until the policy allows them.
 func TestForbiddenPod(t *testing.T) {
@@ -99,34 +72,34 @@ func TestForbiddenPod(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := governed(t, interceptor.Funcs{})
-			pod := tenantPod(func(pod *corev1.Pod) {
+			p := kindtest.Governed(t, interceptor.Funcs{})
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 				pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 				tc.pod(pod)
 			})
-			p.tenantCache[kind.Pod] = []client.Object{pod}
-			key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+			p.TenantCache[kind.Pod] = []client.Object{pod}
+			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 			reconcile := func() bool {
 				t.Helper()
-				_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+				_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 				require.NoError(t, err)
-				err = p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
+				err = p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, &corev1.Pod{})
 				require.NoError(t, client.IgnoreNotFound(err))
 				return !apierrors.IsNotFound(err)
 			}
 			require.False(t, reconcile())
-			events := p.told()
+			events := p.Told()
 			require.Len(t, events, 1)
 			require.Contains(t, events[0], "Warning PolicyForbids Super cluster r1: TenantPolicy default forbids: "+tc.want)
 			require.False(t, reconcile())
-			require.Empty(t, p.told(), "it is told once")
+			require.Empty(t, p.Told(), "it is told once")
 			if tc.allow == nil {
 				return
 			}
-			p.tenant.Policy.Set(policyWith(t, tc.allow))
-			require.Contains(t, p.env.OfTenant(p.tenant), key, "a change of the policy tries it again")
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, tc.allow))
+			require.Contains(t, p.Env.OfTenant(p.Tenant), key, "a change of the policy tries it again")
 			require.True(t, reconcile())
-			for _, event := range p.told() {
+			for _, event := range p.Told() {
 				require.NotContains(t, event, "PolicyForbids")
 			}
 		})
@@ -138,7 +111,7 @@ func TestPolicyOfAPodThatRuns(t *testing.T) {
 	t.Parallel()
 	var updated []*corev1.Pod
 	deleted := false
-	p := governed(t, interceptor.Funcs{
+	p := kindtest.Governed(t, interceptor.Funcs{
 		Update: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.UpdateOption) error {
 			if pod, ok := object.(*corev1.Pod); ok {
 				updated = append(updated, pod)
@@ -150,23 +123,23 @@ func TestPolicyOfAPodThatRuns(t *testing.T) {
 			return nil
 		},
 	})
-	pod, superPod, key := p.running(t, func(pod *corev1.Pod) {
+	pod, superPod, key := p.Running(t, func(pod *corev1.Pod) {
 		pod.Spec.RuntimeClassName = ptr.To("kata")
 		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
 	})
-	kata := policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClasses = []string{"kata"} })
+	kata := kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClasses = []string{"kata"} })
 	reconcile := func() (events []string) {
 		t.Helper()
-		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+		_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		require.False(t, deleted, "what runs stays")
-		p.shown(t, pod)
-		return p.told()
+		p.Shown(t, pod)
+		return p.Told()
 	}
-	p.tenant.Policy.Set(kata)
+	p.Tenant.Policy.Set(kata)
 	require.Empty(t, reconcile())
 
-	p.tenant.Policy.Set(policyWith(t, nil))
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, nil))
 	events := reconcile()
 	require.Len(t, events, 1)
 	require.Contains(t, events[0], `PolicyForbids Super cluster r1: TenantPolicy small forbids: spec.runtimeClassName: RuntimeClass "kata" is not allowed: pods.runtimeClasses allows none`)
@@ -196,9 +169,9 @@ func TestPolicyOfAPodThatRuns(t *testing.T) {
 	require.Empty(t, reconcile(), "each is told once")
 	pod.Spec.Tolerations, pod.Generation = nil, 1
 
-	p.tenant.Policy.Set(kata)
+	p.Tenant.Policy.Set(kata)
 	require.Empty(t, reconcile())
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClass = "gvisor" }))
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Pods.RuntimeClass = "gvisor" }))
 	require.Contains(t, reconcile()[0], "allows gvisor", "it is told anew")
 	require.Len(t, updated, 1)
 }
@@ -206,75 +179,75 @@ func TestPolicyOfAPodThatRuns(t *testing.T) {
 // TestTolerationsLeftOut: a pod runs without the tolerations that its policy does not allow, and has them once it does.
 func TestTolerationsLeftOut(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
+	p := kindtest.Governed(t, interceptor.Funcs{})
 	notReady := corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](30)}
 	gpu := corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}
-	pod := tenantPod(func(pod *corev1.Pod) {
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}, notReady, gpu}
 	})
-	p.tenantCache[kind.Pod] = []client.Object{pod}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 	superPod := &corev1.Pod{}
 	reconcile := func() []corev1.Toleration {
 		t.Helper()
-		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
+		_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 		require.NoError(t, err)
 		superPod = &corev1.Pod{}
-		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod))
+		require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, superPod))
 		superPod.UID = "super-uid"
-		p.superCache[kind.Pod] = []client.Object{superPod}
+		p.SuperCache[kind.Pod] = []client.Object{superPod}
 		return superPod.Spec.Tolerations
 	}
 	require.Equal(t, []corev1.Toleration{notReady}, reconcile())
-	require.Contains(t, p.told(), `Warning TolerationsLeftOut Super cluster r1: the pod is there without some tolerations: TenantPolicy default forbids: `+
+	require.Contains(t, p.Told(), `Warning TolerationsLeftOut Super cluster r1: the pod is there without some tolerations: TenantPolicy default forbids: `+
 		`spec.tolerations[0]: a toleration without key tolerates every taint (effect ""): pods.securityLevel is baseline, and only privileged allows it; `+
 		`spec.tolerations[2]: tolerating taint gpu is not allowed: pods.tolerations allows node.kubernetes.io/not-ready:NoExecute, node.kubernetes.io/unreachable:NoExecute`)
 	reconcile()
-	require.Empty(t, p.told(), "it is told once")
+	require.Empty(t, p.Told(), "it is told once")
 
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "gpu"})
 	}))
-	require.Contains(t, p.env.OfTenant(p.tenant), key, "a change of the policy tries it again")
+	require.Contains(t, p.Env.OfTenant(p.Tenant), key, "a change of the policy tries it again")
 	require.Equal(t, []corev1.Toleration{notReady, gpu}, reconcile())
-	require.Empty(t, p.told())
+	require.Empty(t, p.Told())
 }
 
 // TestReadinessSlowed: a large pod whose readiness probe is slower in its super cluster says so.
 func TestReadinessSlowed(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
-	pod := tenantPod(func(pod *corev1.Pod) {
+	p := kindtest.Governed(t, interceptor.Funcs{})
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 200_000)}
 		pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 3, SuccessThreshold: 1}
 	})
-	p.tenantCache[kind.Pod] = []client.Object{pod}
-	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 2e9)
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 2e9)
 	require.NoError(t, err)
-	require.Contains(t, strings.Join(p.told(), "\n"),
+	require.Contains(t, strings.Join(p.Told(), "\n"),
 		"Warning ReadinessSlowed Super cluster r1: the pod is large, and the readiness probe of container main has a period of 13 s there, ")
 }
 
 // TestPodCertificateLeftOut: a pod runs without the certificate that no super cluster has signed, and says so.
 func TestPodCertificateLeftOut(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
-	pod := tenantPod(func(pod *corev1.Pod) {
+	p := kindtest.Governed(t, interceptor.Funcs{})
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519"}}},
 		}}}}
 	})
-	p.tenantCache[kind.Pod] = []client.Object{pod}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
-	_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 	require.NoError(t, err)
 	superPod := &corev1.Pod{}
-	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: pod.Name}, superPod))
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, superPod))
 	require.Empty(t, superPod.Spec.Volumes[0].Projected.Sources)
-	require.Contains(t, p.told(), "Warning PodCertificateLeftOut Super cluster r1: the pod is there without spec.volumes[0].projected.sources[0].podCertificate: "+
+	require.Contains(t, p.Told(), "Warning PodCertificateLeftOut Super cluster r1: the pod is there without spec.volumes[0].projected.sources[0].podCertificate: "+
 		"nobody signs certificates of tenants' pods; project a Secret that holds one")
 }
 
@@ -282,24 +255,24 @@ func TestPodCertificateLeftOut(t *testing.T) {
 func TestForbiddenDebugContainer(t *testing.T) {
 	t.Parallel()
 	written := 0
-	p := governed(t, interceptor.Funcs{
+	p := kindtest.Governed(t, interceptor.Funcs{
 		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 			written++
 			return nil
 		},
 	})
-	pod, _, key := p.running(t, nil)
+	pod, _, key := p.Running(t, nil)
 	debug := func(privileged bool) {
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 			Name: "debug", SecurityContext: &corev1.SecurityContext{Privileged: &privileged},
 		}}}
-		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
+		_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
 		require.NoError(t, err)
-		p.shown(t, pod)
+		p.Shown(t, pod)
 	}
 	debug(true)
 	require.Zero(t, written)
-	require.Contains(t, p.told()[0], `forbids: spec: Pod Security forbids privileged (container "debug" must not set securityContext.privileged=true)`)
+	require.Contains(t, p.Told()[0], `forbids: spec: Pod Security forbids privileged (container "debug" must not set securityContext.privileged=true)`)
 	debug(false)
 	require.Equal(t, 1, written)
 }
@@ -307,35 +280,35 @@ func TestForbiddenDebugContainer(t *testing.T) {
 // TestForbiddenService lets a tenant ask for a node port, until the policy allows one.
 func TestForbiddenService(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
+	p := kindtest.Governed(t, interceptor.Funcs{})
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web", UID: "uid"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.97.0.5", Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}}},
 	}
-	p.tenantCache[kind.Service] = []client.Object{service}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "web"}
+	p.TenantCache[kind.Service] = []client.Object{service}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Service, Namespace: "web", Name: "web"}
 	live := &corev1.Service{}
 	reconcile := func() error {
-		_, err := p.kind(kind.Service).Reconcile(t.Context(), key, 0)
+		_, err := p.Kind(kind.Service).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
-		return p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live)
+		return p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "web"}, live)
 	}
 	require.NoError(t, reconcile())
 	require.Equal(t, corev1.ServiceTypeClusterIP, live.Spec.Type, "pods reach it without one")
-	require.Equal(t, []string{"Warning PolicyForbids Super cluster r1: TenantPolicy default forbids: spec.type: type NodePort of 1 ports is not allowed: limits.nodePorts is 0"}, p.told())
-	p.superCache[kind.Service] = []client.Object{live.DeepCopy()}
+	require.Equal(t, []string{"Warning PolicyForbids Super cluster r1: TenantPolicy default forbids: spec.type: type NodePort of 1 ports is not allowed: limits.nodePorts is 0"}, p.Told())
+	p.SuperCache[kind.Service] = []client.Object{live.DeepCopy()}
 	service.Spec.Ports[0].Port = 81
 	require.NoError(t, reconcile())
 	require.Equal(t, corev1.ServiceTypeClusterIP, live.Spec.Type)
 	require.Equal(t, int32(81), live.Spec.Ports[0].Port)
-	require.Empty(t, p.told(), "it was said")
-	p.superCache[kind.Service] = []client.Object{live.DeepCopy()}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
+	require.Empty(t, p.Told(), "it was said")
+	p.SuperCache[kind.Service] = []client.Object{live.DeepCopy()}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
 	require.NoError(t, reconcile())
 	require.Equal(t, corev1.ServiceTypeNodePort, live.Spec.Type)
 	require.Zero(t, live.Spec.Ports[0].NodePort, "the super cluster chooses it")
-	p.superCache[kind.Service] = []client.Object{live.DeepCopy()}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 0 }))
+	p.SuperCache[kind.Service] = []client.Object{live.DeepCopy()}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 0 }))
 	service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "more", Port: 82})
 	require.NoError(t, reconcile())
 	require.Equal(t, corev1.ServiceTypeNodePort, live.Spec.Type, "what was let in stays as it is")
@@ -345,23 +318,23 @@ func TestForbiddenService(t *testing.T) {
 // TestNodePortRange lets a tenant with node ports of its own use one, and then that of another tenant.
 func TestNodePortRange(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
-	p.tenant.NodePorts = utilnet.PortRange{Base: 30000, Size: 100}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
+	p := kindtest.Governed(t, interceptor.Funcs{})
+	p.Tenant.NodePorts = utilnet.PortRange{Base: 30000, Size: 100}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.NodePorts = 1 }))
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web", UID: "uid"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.97.0.5", Ports: []corev1.ServicePort{{Port: 80}}},
 	}
-	p.tenantCache[kind.Service] = []client.Object{service}
+	p.TenantCache[kind.Service] = []client.Object{service}
 	for _, tc := range []struct{ port, want int32 }{{port: 30100}, {port: 30099, want: 30099}, {port: 29999, want: 30099}, {port: 30000, want: 30000}} {
 		service.Spec.Ports[0].NodePort = tc.port
-		_, err := p.kind(kind.Service).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "web"}, 0)
+		_, err := p.Kind(kind.Service).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Service, Namespace: "web", Name: "web"}, 0)
 		require.NoError(t, err)
 		live := &corev1.Service{}
-		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "web"}, live))
+		require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "web"}, live))
 		require.Equal(t, tc.want, live.Spec.Ports[0].NodePort)
-		p.superCache[kind.Service] = []client.Object{live}
-		told := p.told()
+		p.SuperCache[kind.Service] = []client.Object{live}
+		told := p.Told()
 		require.Equal(t, tc.want != tc.port, len(told) == 1, "%v", told)
 		for _, event := range told {
 			require.Equal(t, fmt.Sprintf("Warning NodePortOutOfRange Super cluster r1: node port %d is not in spec.serviceNodePortRange of the VirtualCluster, 30000-30099: choose one in it, or none", tc.port), event)
@@ -372,7 +345,7 @@ func TestNodePortRange(t *testing.T) {
 // TestShippedPolicyAllowsPlainPods: a pod of a Deployment, as the tenant's API server stores it, passes as translated.
 func TestShippedPolicyAllowsPlainPods(t *testing.T) {
 	t.Parallel()
-	pod := tenantPod(func(pod *corev1.Pod) {
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"app": "web", "pod-template-hash": "7d4b9", "example.com/team": "a", schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now", "k8s.v1.cni.cncf.io/networks": "host"}
 		pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.PriorityClassName, pod.Spec.Priority = "", "pods", "high", ptr.To[int32](1)
@@ -389,34 +362,34 @@ func TestShippedPolicyAllowsPlainPods(t *testing.T) {
 		}}}}}
 	})
 	superPod := &corev1.Pod{}
-	podspec.SuperPod(pod, superPod, ownerOf(pod.UID), nil, &podspec.PodEnvironment{})
-	p := governed(t, interceptor.Funcs{})
-	p.tenantCache[kind.Pod] = []client.Object{pod}
-	_, err := p.kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 20e9)
+	podspec.SuperPod(pod, superPod, kindtest.OwnerOf(pod.UID), nil, &podspec.PodEnvironment{})
+	p := kindtest.Governed(t, interceptor.Funcs{})
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}, 20e9)
 	require.NoError(t, err)
-	for _, event := range p.told() {
+	for _, event := range p.Told() {
 		require.NotContains(t, event, "PolicyForbids")
 	}
-	require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKeyFromObject(superPod), superPod))
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKeyFromObject(superPod), superPod))
 }
 
 // TestExternalIPsLeftOut: a Service is there without external IPs, and says so.
 func TestExternalIPsLeftOut(t *testing.T) {
 	t.Parallel()
-	p := governed(t, interceptor.Funcs{})
-	service := serviceAt("web", "front", corev1.ClusterIPNone, corev1.ServicePort{Port: 80})
+	p := kindtest.Governed(t, interceptor.Funcs{})
+	service := kindtest.ServiceAt("web", "front", corev1.ClusterIPNone, corev1.ServicePort{Port: 80})
 	service.UID, service.Spec.ExternalIPs = "service-uid", []string{"8.8.8.8"}
-	p.tenantCache[kind.Service] = []client.Object{service}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: "web", Name: "front"}
+	p.TenantCache[kind.Service] = []client.Object{service}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Service, Namespace: "web", Name: "front"}
 	for range 2 { // it is created, and found in sync
-		_, err := p.kind(kind.Service).Reconcile(t.Context(), key, 0)
+		_, err := p.Kind(kind.Service).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
 		superService := &corev1.Service{}
-		require.NoError(t, p.superClient.Get(t.Context(), client.ObjectKey{Namespace: clusterKey + "-web", Name: "front"}, superService))
+		require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: "front"}, superService))
 		require.Empty(t, superService.Spec.ExternalIPs)
 		superService.UID = "super-uid"
-		p.superCache[kind.Service] = []client.Object{superService}
+		p.SuperCache[kind.Service] = []client.Object{superService}
 	}
-	require.Contains(t, p.told(), `Warning ExternalIPsLeftOut Super cluster r1: the Service is there without spec.externalIPs, as "8.8.8.8": `+
+	require.Contains(t, p.Told(), `Warning ExternalIPsLeftOut Super cluster r1: the Service is there without spec.externalIPs, as "8.8.8.8": `+
 		"use type LoadBalancer, or an Ingress, where the TenantPolicy allows one")
 }

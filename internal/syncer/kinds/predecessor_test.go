@@ -16,6 +16,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestWaitForPredecessor: an object whose name is still taken below, by an earlier one that is ending there, says so
@@ -23,9 +24,9 @@ import (
 func TestWaitForPredecessor(t *testing.T) {
 	t.Parallel()
 	ending := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	pod := tenantPod(func(pod *corev1.Pod) { pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"} })
-	claim := tenantClaim("claim-uid", home("r1"))
-	taken := snapshot(nil, nil)
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) { pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"} })
+	claim := kindtest.TenantClaim("claim-uid", kindtest.Home("r1"))
+	taken := kindtest.Snapshot(nil, nil)
 	taken.SetNamespace("web")
 	taken.SetName("s")
 	taken.SetUID("snapshot-uid")
@@ -52,32 +53,32 @@ func TestWaitForPredecessor(t *testing.T) {
 				"One of another name need not wait",
 		},
 		{
-			kind: kind.Snapshot, tenant: taken, earlier: snapshot(nil, nil),
+			kind: kind.Snapshot, tenant: taken, earlier: kindtest.Snapshot(nil, nil),
 			want: "Warning WaitsForPredecessor Super cluster r1 is still deleting an earlier volumesnapshot of that name: this one goes there once that is gone. " +
 				"One of another name need not wait",
 		},
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.placed(t)
-			p.tenant.Policy = &policy.Ref{}
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
-			earlier := builders.Owned(tc.earlier, ownerOf("earlier"))
-			earlier.SetNamespace(clusterKey + "-web")
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.Tenant.Policy = &policy.Ref{}
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
+			earlier := builders.Owned(tc.earlier, kindtest.OwnerOf("earlier"))
+			earlier.SetNamespace(kindtest.ClusterKey + "-web")
 			earlier.SetName(tc.tenant.GetName())
 			earlier.SetDeletionTimestamp(&ending)
-			p.tenantCache[tc.kind], p.superCache[tc.kind] = []client.Object{tc.tenant}, []client.Object{earlier}
-			kind, key := p.kind(tc.kind), engine.Key{Tenant: clusterKey, Kind: tc.kind, Namespace: "web", Name: tc.tenant.GetName()}
+			p.TenantCache[tc.kind], p.SuperCache[tc.kind] = []client.Object{tc.tenant}, []client.Object{earlier}
+			kind, key := p.Kind(tc.kind), engine.Key{Tenant: kindtest.ClusterKey, Kind: tc.kind, Namespace: "web", Name: tc.tenant.GetName()}
 			_, err := kind.Reconcile(t.Context(), key, 0)
 			wait := &engine.WaitError{}
 			require.ErrorAs(t, err, &wait)
-			require.Empty(t, p.told())
+			require.Empty(t, p.Told())
 			for range 2 {
 				_, err = kind.Reconcile(t.Context(), key, 2*time.Second)
 				require.NoError(t, err)
 			}
-			require.Equal(t, []string{tc.want}, p.told())
+			require.Equal(t, []string{tc.want}, p.Told())
 		})
 	}
 }

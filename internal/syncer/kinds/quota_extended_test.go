@@ -12,32 +12,33 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestQuotaNamesWhatNodesHave lets nodes of the super cluster have devices, and get new ones: the quota of a namespace
 // that holds none allows none.
 func TestQuotaNamesWhatNodesHave(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.placed(t)
-	delete(p.superCache, kind.Quota)
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	delete(p.SuperCache, kind.Quota)
 	node := func(resources ...string) client.Object {
 		return builders.Node("n1", append(resources, "cpu", "4", "memory", "8Gi", "pods", "110", "hugepages-1Gi", "0")...).Obj()
 	}
 	old := node("nvidia.com/gpu", "2", "hugepages-2Mi", "1Gi")
-	p.superCache[kind.Node] = []client.Object{old}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Namespace, Name: "web"}
-	require.NoError(t, p.superClient.Create(t.Context(), p.namespace.DeepCopyObject().(client.Object)))
+	p.SuperCache[kind.Node] = []client.Object{old}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}
+	require.NoError(t, p.SuperClient.Create(t.Context(), p.Namespace.DeepCopyObject().(client.Object)))
 	hard := func() corev1.ResourceList {
 		t.Helper()
 		for range 2 { // the namespace, then the quota
-			_, err := p.kind(kind.Namespace).Reconcile(t.Context(), key, 0)
+			_, err := p.Kind(kind.Namespace).Reconcile(t.Context(), key, 0)
 			if err != nil {
 				require.ErrorContains(t, err, "conflict")
 			}
 		}
 		quota := &corev1.ResourceQuota{}
-		require.NoError(t, p.superClient.Get(t.Context(), types.NamespacedName{Namespace: p.namespace.GetName(), Name: "superpool"}, quota))
+		require.NoError(t, p.SuperClient.Get(t.Context(), types.NamespacedName{Namespace: p.Namespace.GetName(), Name: "superpool"}, quota))
 		return quota.Spec.Hard
 	}
 	names := func(list corev1.ResourceList) (found []string) {
@@ -52,10 +53,10 @@ func TestQuotaNamesWhatNodesHave(t *testing.T) {
 	require.Equal(t, []string{"requests.nvidia.com/gpu", "requests.hugepages-2Mi", "requests.cpu"}, names(hard()))
 
 	changed := kind.Change{Kind: kind.Node, Side: kind.SuperSide, Old: old, Current: old}
-	require.NotContains(t, p.env.Changed(changed), key, "the heartbeat of a node concerns no namespace")
+	require.NotContains(t, p.Env.Changed(changed), key, "the heartbeat of a node concerns no namespace")
 	changed.Current = node("nvidia.com/gpu", "2", "example.com/x", "1")
-	p.superCache[kind.Node] = []client.Object{changed.Current}
-	require.Contains(t, p.env.Changed(changed), key)
-	require.NotContains(t, p.env.Changed(changed), key, "it is not new any more")
+	p.SuperCache[kind.Node] = []client.Object{changed.Current}
+	require.Contains(t, p.Env.Changed(changed), key)
+	require.NotContains(t, p.Env.Changed(changed), key, "it is not new any more")
 	require.Equal(t, []string{"requests.nvidia.com/gpu", "requests.hugepages-2Mi", "requests.example.com/x", "requests.cpu"}, names(hard()), "what a node had it may have again")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 func TestQuotaWaiters(t *testing.T) {
@@ -46,31 +47,31 @@ func TestQuotaWaiters(t *testing.T) {
 // TestForget lets a tenant leave and come back: what was said to it is said again, and nobody of it waits.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
+	p := kindtest.NewPool(t, interceptor.Funcs{})
 	pod := builders.Pod("web", "pinned").UID("pod-uid").Node("node-1").Obj()
-	p.tenantCache[kind.Pod] = []client.Object{pod}
-	p.superCache[kind.Pod] = nil
-	key := engine.Key{Tenant: clusterKey, Kind: kind.Pod, Namespace: "web", Name: "pinned"}
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	p.SuperCache[kind.Pod] = nil
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "pinned"}
 	said := func() int {
 		t.Helper()
-		_, err := p.kind(kind.Pod).Reconcile(t.Context(), key, 0)
+		_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 		require.NoError(t, err)
-		count := len(p.events.Events)
+		count := len(p.Events.Events)
 		for range count {
-			require.Contains(t, <-p.events.Events, tenancy.ReasonNodeNameNotSupported)
+			require.Contains(t, <-p.Events.Events, tenancy.ReasonNodeNameNotSupported)
 		}
 		return count
 	}
 	other := engine.Key{Tenant: "other", Namespace: "web", Name: "1"}
-	p.env.QuotaWaiters.Add(key)
-	p.env.QuotaWaiters.Add(other)
+	p.Env.QuotaWaiters.Add(key)
+	p.Env.QuotaWaiters.Add(other)
 	require.Equal(t, 1, said())
-	p.env.Forget("other")
+	p.Env.Forget("other")
 	require.Zero(t, said())
-	p.env.Forget(clusterKey)
+	p.Env.Forget(kindtest.ClusterKey)
 	require.Equal(t, 1, said())
-	for _, tenant := range []string{clusterKey, "other"} {
-		_, waits := p.env.QuotaWaiters.Next(tenant, "web")
+	for _, tenant := range []string{kindtest.ClusterKey, "other"} {
+		_, waits := p.Env.QuotaWaiters.Next(tenant, "web")
 		require.False(t, waits, tenant)
 	}
 }

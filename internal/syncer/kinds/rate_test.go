@@ -20,11 +20,12 @@ import (
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // rated is a pool whose super cluster takes what limits.writes allow, and counts it.
 type rated struct {
-	*pool
+	*kindtest.Pool
 	clock *testingclock.FakePassiveClock
 	// written is how many bytes reached the super cluster.
 	written int
@@ -39,7 +40,7 @@ func newRated(t testing.TB) *rated {
 		}
 		return nil
 	}
-	r.pool = newPool(t, interceptor.Funcs{
+	r.Pool = kindtest.NewPool(t, interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 			return count(object)
 		},
@@ -54,8 +55,8 @@ func newRated(t testing.TB) *rated {
 			return count(object)
 		},
 	})
-	r.env.Clock = r.clock
-	r.env.LimitWrites(r.superClient)
+	r.Env.Clock = r.clock
+	r.Env.LimitWrites(r.SuperClient)
 	return r
 }
 
@@ -96,9 +97,9 @@ func TestWriteRate(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRated(t)
-			object := largeMap(clusterKey, 1<<20)
+			object := largeMap(kindtest.ClusterKey, 1<<20)
 			for range minutes * 60 * 10 {
-				err := tc.write(t.Context(), r.env.Super, object)
+				err := tc.write(t.Context(), r.Env.Super, object)
 				require.True(t, err == nil || engine.DelayOf(err) > 0, "%v", err)
 				r.pass(time.Second / 10)
 			}
@@ -106,10 +107,10 @@ func TestWriteRate(t *testing.T) {
 			require.Less(t, r.written, 64<<20+minutes*60*(512<<10)+2<<20)
 
 			written := r.written
-			require.NoError(t, r.env.Super.Update(t.Context(), largeMap("other", 1<<20)), "another tenant does not notice")
-			require.NoError(t, r.env.Super.Delete(t.Context(), object), "a deletion frees room")
-			require.NoError(t, r.env.Super.Update(t.Context(), builders.Owned(builders.Quota(clusterKey+"-web", "superpool"), ownerOf("ns-uid"))), "room is others'")
-			require.NoError(t, r.env.Super.Create(t.Context(), builders.Namespace("ours")), "what is no tenant's has no rate")
+			require.NoError(t, r.Env.Super.Update(t.Context(), largeMap("other", 1<<20)), "another tenant does not notice")
+			require.NoError(t, r.Env.Super.Delete(t.Context(), object), "a deletion frees room")
+			require.NoError(t, r.Env.Super.Update(t.Context(), builders.Owned(builders.Quota(kindtest.ClusterKey+"-web", "superpool"), kindtest.OwnerOf("ns-uid"))), "room is others'")
+			require.NoError(t, r.Env.Super.Create(t.Context(), builders.Namespace("ours")), "what is no tenant's has no rate")
 			require.Greater(t, r.written, written)
 		})
 	}
@@ -120,9 +121,9 @@ func TestWriteRateOfOrdinaryPods(t *testing.T) {
 	t.Parallel()
 	r := newRated(t)
 	for i := range 1000 {
-		pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: fmt.Sprintf("p%d", i)}}, ownerOf("uid"))
+		pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: fmt.Sprintf("p%d", i)}}, kindtest.OwnerOf("uid"))
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Args: []string{strings.Repeat("x", 10_000)}}}
-		require.NoError(t, r.env.Super.Create(t.Context(), pod))
+		require.NoError(t, r.Env.Super.Create(t.Context(), pod))
 	}
 }
 
@@ -131,11 +132,11 @@ func TestWriteRateOfContainers(t *testing.T) {
 	t.Parallel()
 	for containers, most := range map[int]int{1: 64 << 20 / (4 * 100_000), 97: 64 << 20 / (100 * 100_000)} {
 		r := newRated(t)
-		pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}}, ownerOf("uid"))
-		pod.Spec.InitContainers, pod.Spec.Containers = containersNamed(containers/2), containersNamed(containers-containers/2)
+		pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "p"}}, kindtest.OwnerOf("uid"))
+		pod.Spec.InitContainers, pod.Spec.Containers = kindtest.ManyContainers(containers/2), kindtest.ManyContainers(containers-containers/2)
 		pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 100_000)}
 		created := 0
-		for r.env.Super.Create(t.Context(), pod) == nil {
+		for r.Env.Super.Create(t.Context(), pod) == nil {
 			created++
 		}
 		require.LessOrEqual(t, created, most+1)
@@ -148,12 +149,12 @@ func TestWriteRateOfWhatExceedsTheBurst(t *testing.T) {
 	t.Parallel()
 	const minutes = 10
 	r := newRated(t)
-	pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}}, ownerOf("uid"))
-	pod.Spec.InitContainers, pod.Spec.Containers = containersNamed(499), containersNamed(1)
+	pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "p"}}, kindtest.OwnerOf("uid"))
+	pod.Spec.InitContainers, pod.Spec.Containers = kindtest.ManyContainers(499), kindtest.ManyContainers(1)
 	pod.Spec.Containers[0].Args = []string{strings.Repeat("x", 500_000)}
 	created := 0
 	for range minutes * 60 {
-		if r.env.Super.Create(t.Context(), pod) == nil {
+		if r.Env.Super.Create(t.Context(), pod) == nil {
 			created++
 		}
 		r.pass(time.Second)
@@ -166,13 +167,13 @@ func TestWriteRateOfWhatExceedsTheBurst(t *testing.T) {
 func TestWriteRateCountsFields(t *testing.T) {
 	t.Parallel()
 	r := newRated(t)
-	service := builders.Owned(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "s"}}, ownerOf("uid"))
-	service.Spec.Ports = list(1_000, func(i int) corev1.ServicePort {
+	service := builders.Owned(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "s"}}, kindtest.OwnerOf("uid"))
+	service.Spec.Ports = kindtest.List(1_000, func(i int) corev1.ServicePort {
 		return corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(i + 1), Protocol: corev1.ProtocolTCP} //nolint:gosec // Few.
 	})
 	const managed = 100 << 10 // of 22 KiB
 	writes := 0
-	for r.env.Super.Update(t.Context(), service) == nil {
+	for r.Env.Super.Update(t.Context(), service) == nil {
 		writes++
 	}
 	require.LessOrEqual(t, writes, 64<<20/managed+1)
@@ -184,7 +185,7 @@ func TestWriteRateOfManyWaits(t *testing.T) {
 	t.Parallel()
 	r := newRated(t)
 	const objects, size = 1000, 20 << 10
-	for r.env.Super.Update(t.Context(), largeMap(clusterKey, 1<<20)) == nil {
+	for r.Env.Super.Update(t.Context(), largeMap(kindtest.ClusterKey, 1<<20)) == nil {
 		continue
 	}
 	due, tries, done := map[int]time.Time{}, 0, 0
@@ -198,7 +199,7 @@ func TestWriteRateOfManyWaits(t *testing.T) {
 				continue
 			}
 			tries++
-			err := r.env.Super.Update(t.Context(), largeMap(clusterKey, size))
+			err := r.Env.Super.Update(t.Context(), largeMap(kindtest.ClusterKey, size))
 			if err == nil {
 				delete(due, i)
 				done++
@@ -217,21 +218,21 @@ func TestWriteRateOfManyWaits(t *testing.T) {
 func TestWriteRateOfAPolicy(t *testing.T) {
 	t.Parallel()
 	r := newRated(t)
-	r.tenant.Policy = &policy.Ref{}
-	r.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	r.Tenant.Policy = &policy.Ref{}
+	r.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.Writes = tenancyv1alpha1.WriteRate{BytesPerSecond: resource.MustParse("100Ki"), Burst: resource.MustParse("5Mi")}
 	}))
-	update := func() error { return r.env.Super.Update(t.Context(), largeMap(clusterKey, 1<<20)) }
+	update := func() error { return r.Env.Super.Update(t.Context(), largeMap(kindtest.ClusterKey, 1<<20)) }
 	for range 5 {
 		require.NoError(t, update())
 	}
 	require.Positive(t, engine.DelayOf(update()))
-	r.env.Forget(clusterKey)
+	r.Env.Forget(kindtest.ClusterKey)
 	require.Positive(t, engine.DelayOf(update()), "a tenant that connects again has no more")
 	r.pass(time.Second)
 	require.NoError(t, update(), "a write may take more than is left")
 	require.Greater(t, engine.DelayOf(update()), 9*time.Second)
-	r.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	r.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.Writes = tenancyv1alpha1.WriteRate{BytesPerSecond: resource.MustParse("10Mi"), Burst: resource.MustParse("64Mi")}
 	}))
 	require.Less(t, engine.DelayOf(update()), time.Second)
@@ -243,26 +244,26 @@ func TestWriteRateOfAPolicy(t *testing.T) {
 func TestWriteRateIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRated(t)
-	r.placed(t)
-	r.tenantCache[kind.ConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "cm", UID: "cm-uid"}}}
-	key := engine.Key{Tenant: clusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "cm"}
-	for r.env.Super.Update(t.Context(), largeMap(clusterKey, 1<<20)) == nil {
+	r.Placed(t)
+	r.TenantCache[kind.ConfigMap] = []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "cm", UID: "cm-uid"}}}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.ConfigMap, Namespace: "web", Name: "cm"}
+	for r.Env.Super.Update(t.Context(), largeMap(kindtest.ClusterKey, 1<<20)) == nil {
 		continue
 	}
 	for range 200 { // others wait, too
-		require.Error(t, r.env.Super.Update(t.Context(), largeMap(clusterKey, 10<<10)))
+		require.Error(t, r.Env.Super.Update(t.Context(), largeMap(kindtest.ClusterKey, 10<<10)))
 	}
 	for range 3 {
-		_, err := r.kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
+		_, err := r.Kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
 		require.Positive(t, engine.DelayOf(err))
 	}
-	events := r.told()
+	events := r.Told()
 	require.Len(t, events, 1)
 	require.Equal(t, "Warning WriteRateExceeded Super cluster r1: the tenant's objects change by more than 524288 bytes a second, after 67108864 at once "+
 		"(limits.writes of TenantPolicy default): what this one needs there waits. Change large objects less often, or make them smaller", events[0])
 	r.pass(time.Minute)
 	written := r.written
-	_, err := r.kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
+	_, err := r.Kind(kind.ConfigMap).Reconcile(t.Context(), key, 0)
 	require.NoError(t, err)
 	require.Greater(t, r.written, written)
 }
@@ -270,20 +271,20 @@ func TestWriteRateIsTold(t *testing.T) {
 // BenchmarkWriteRate measures what counting a write costs, beside the request.
 func BenchmarkWriteRate(b *testing.B) {
 	none := func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return nil }
-	p := newPool(b, interceptor.Funcs{Update: none})
-	pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web", Name: "p"}}, ownerOf("uid"))
+	p := kindtest.NewPool(b, interceptor.Funcs{Update: none})
+	pod := builders.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "p"}}, kindtest.OwnerOf("uid"))
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Args: []string{strings.Repeat("x", 10_000)}}}
 	for _, limited := range []bool{false, true} {
 		b.Run(fmt.Sprintf("limited=%t", limited), func(b *testing.B) {
 			clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
-			p.env.Clock = clock
+			p.Env.Clock = clock
 			if limited {
-				p.env.LimitWrites(p.superClient)
+				p.Env.LimitWrites(p.SuperClient)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				clock.SetTime(clock.Now().Add(time.Second))
-				require.NoError(b, p.env.Super.Update(b.Context(), pod))
+				require.NoError(b, p.Env.Super.Update(b.Context(), pod))
 			}
 		})
 	}

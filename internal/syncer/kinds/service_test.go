@@ -23,6 +23,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/services"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 func TestSuperService(t *testing.T) {
@@ -242,26 +243,26 @@ func TestSuperEndpointSlice(t *testing.T) {
 // the super cluster shows any.
 func TestSharedLimits(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, interceptor.Funcs{})
-	p.tenant.Policy = &policy.Ref{}
-	p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Tenant.Policy = &policy.Ref{}
+	p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Limits.NodePorts, spec.Limits.LoadBalancers = 4, 1
 	}))
-	reconciler := p.kind(kind.Service)
-	builder := builders.Client(placementScheme(t))
-	p.tenantCache[kind.Namespace], p.superCache[kind.Namespace], p.superCache[kind.Quota] = nil, nil, nil
+	reconciler := p.Kind(kind.Service)
+	builder := builders.Client(kindtest.PlacementScheme(t))
+	p.TenantCache[kind.Namespace], p.SuperCache[kind.Namespace], p.SuperCache[kind.Quota] = nil, nil, nil
 	add := func(namespace string, service corev1.ServiceType) {
 		uid := types.UID("uid-" + namespace)
-		made := serviceAt(namespace, "front", "", corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 443})
+		made := kindtest.ServiceAt(namespace, "front", "", corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 443})
 		made.UID, made.Spec.Type = "service-"+uid, service
-		owner := ownerOf(uid)
+		owner := kindtest.OwnerOf(uid)
 		owner.Namespace = namespace
 		for kind, object := range map[string]client.Object{kind.Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: uid}}, kind.Service: made} {
-			p.tenantCache[kind] = append(p.tenantCache[kind], object)
+			p.TenantCache[kind] = append(p.TenantCache[kind], object)
 		}
-		p.superCache[kind.Namespace] = append(p.superCache[kind.Namespace], builders.Owned(builders.Namespace(clusterKey+"-"+namespace), owner))
-		p.superCache[kind.Quota] = append(p.superCache[kind.Quota], builders.Owned(builders.Quota(clusterKey+"-"+namespace, "superpool"), owner))
-		builder.WithObjects(builders.Placement(clusterKey, namespace).NamespaceUID(uid).Held("r1", 1).Home("r1").Obj())
+		p.SuperCache[kind.Namespace] = append(p.SuperCache[kind.Namespace], builders.Owned(builders.Namespace(kindtest.ClusterKey+"-"+namespace), owner))
+		p.SuperCache[kind.Quota] = append(p.SuperCache[kind.Quota], builders.Owned(builders.Quota(kindtest.ClusterKey+"-"+namespace, "superpool"), owner))
+		builder.WithObjects(builders.Placement(kindtest.ClusterKey, namespace).NamespaceUID(uid).Held("r1", 1).Home("r1").Obj())
 	}
 	add("a", corev1.ServiceTypeLoadBalancer)
 	add("b", corev1.ServiceTypeNodePort)
@@ -269,19 +270,19 @@ func TestSharedLimits(t *testing.T) {
 	add("d", corev1.ServiceTypeLoadBalancer)
 	add("e", corev1.ServiceTypeClusterIP)
 	meta := builder.Build()
-	p.assigns(meta, meta)
+	p.Assigns(meta, meta)
 	reconcile := func(namespace string) {
 		t.Helper()
-		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Service, Namespace: namespace, Name: "front"}, 0)
+		_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Service, Namespace: namespace, Name: "front"}, 0)
 		require.NoError(t, err)
 	}
 	there := func() (published []string, objects []corev1.Service) {
 		t.Helper()
 		list := &corev1.ServiceList{}
-		require.NoError(t, p.superClient.List(t.Context(), list))
+		require.NoError(t, p.SuperClient.List(t.Context(), list))
 		for i := range list.Items {
 			if service := &list.Items[i]; service.Spec.Type != corev1.ServiceTypeClusterIP {
-				published = append(published, strings.TrimPrefix(service.Namespace, clusterKey+"-"))
+				published = append(published, strings.TrimPrefix(service.Namespace, kindtest.ClusterKey+"-"))
 			}
 		}
 		require.Len(t, list.Items, 5, "pods reach all of them")
@@ -292,12 +293,12 @@ func TestSharedLimits(t *testing.T) {
 	}
 	namespaces, objects := there()
 	require.Equal(t, []string{"a", "b"}, namespaces)
-	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: 4 node ports exist, this Service adds 2, and at most 4 are allowed (limits.nodePorts of TenantPolicy small)")
-	require.Contains(t, <-p.events.Events, "TenantLimit Super cluster r1: ")
+	require.Contains(t, <-p.Events.Events, "TenantLimit Super cluster r1: 4 node ports exist, this Service adds 2, and at most 4 are allowed (limits.nodePorts of TenantPolicy small)")
+	require.Contains(t, <-p.Events.Events, "TenantLimit Super cluster r1: ")
 
 	for i := range objects {
-		p.superCache[kind.Service] = append(p.superCache[kind.Service], &objects[i])
-		p.env.Changed(kind.Change{Kind: kind.Service, Side: kind.SuperSide, Current: &objects[i]})
+		p.SuperCache[kind.Service] = append(p.SuperCache[kind.Service], &objects[i])
+		p.Env.Changed(kind.Change{Kind: kind.Service, Side: kind.SuperSide, Current: &objects[i]})
 	}
 	for _, namespace := range []string{"c", "d"} {
 		reconcile(namespace)
@@ -305,7 +306,7 @@ func TestSharedLimits(t *testing.T) {
 	namespaces, _ = there()
 	require.Equal(t, []string{"a", "b"}, namespaces, "the cache shows them now")
 
-	woken := p.env.Changed(kind.Change{Kind: kind.Service, Side: kind.SuperSide, Old: &objects[0]})
+	woken := p.Env.Changed(kind.Change{Kind: kind.Service, Side: kind.SuperSide, Old: &objects[0]})
 	require.Greater(t, len(woken), 1)
 	for _, key := range woken {
 		require.Equal(t, kind.Service, key.Kind)

@@ -19,19 +19,11 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/syncer/kinds/volumes"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-func snapshot(spec, status map[string]any) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "spec": spec}}
-	if status != nil {
-		object.Object["status"] = status
-	}
-	return object
-}
 
 // TestSuperSnapshot: what of a tenant's snapshot goes down.
 func TestSuperSnapshot(t *testing.T) {
@@ -54,15 +46,15 @@ func TestSuperSnapshot(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			created := snapshot(nil, nil)
-			volumes.SuperSnapshot(snapshot(tc.tenant, nil), created)
+			created := kindtest.Snapshot(nil, nil)
+			volumes.SuperSnapshot(kindtest.Snapshot(tc.tenant, nil), created)
 			require.Empty(t, cmp.Diff(tc.want, created.Object["spec"]))
 		})
 	}
-	existing := snapshot(map[string]any{"volumeSnapshotClassName": "the default"}, nil)
+	existing := kindtest.Snapshot(map[string]any{"volumeSnapshotClassName": "the default"}, nil)
 	existing.SetUID("uid")
 	want := existing.DeepCopy()
-	volumes.SuperSnapshot(snapshot(map[string]any{"volumeSnapshotClassName": "other"}, nil), existing)
+	volumes.SuperSnapshot(kindtest.Snapshot(map[string]any{"volumeSnapshotClassName": "other"}, nil), existing)
 	require.Empty(t, cmp.Diff(want, existing), "what exists cannot change")
 }
 
@@ -89,8 +81,8 @@ func TestTenantSnapshotStatus(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			tenant := snapshot(nil, before)
-			volumes.TenantSnapshotStatus(snapshot(nil, tc.super), tenant, func(message string) string { return strings.Replace(message, "no ", "yes", 1) })
+			tenant := kindtest.Snapshot(nil, before)
+			volumes.TenantSnapshotStatus(kindtest.Snapshot(nil, tc.super), tenant, func(message string) string { return strings.Replace(message, "no ", "yes", 1) })
 			require.Empty(t, cmp.Diff(tc.want, tenant.Object["status"]))
 		})
 	}
@@ -166,13 +158,13 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := governed(t, interceptor.Funcs{})
+			p := kindtest.Governed(t, interceptor.Funcs{})
 			if !tc.refused {
-				p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
+				p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Offers.VolumeSnapshotClasses = []string{"quick"} }))
 			}
 			spec := map[string]any{"volumeSnapshotClassName": "quick", "source": map[string]any{"persistentVolumeClaimName": "data"}}
 			if tc.uid != "" {
-				tenantSnapshot := snapshot(spec, nil)
+				tenantSnapshot := kindtest.Snapshot(spec, nil)
 				tenantSnapshot.SetNamespace("web")
 				tenantSnapshot.SetName("s")
 				tenantSnapshot.SetUID(tc.uid)
@@ -183,31 +175,31 @@ func TestAWitnessOfSnapshots(t *testing.T) {
 				if tc.change != nil {
 					tc.change(tenantSnapshot)
 				}
-				p.tenant.Client = answering(newClientBuilder().WithObjects(tenantSnapshot).Build(), tenantUID)
-				p.tenantCache[kind.Snapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
+				p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(tenantSnapshot).Build(), kindtest.TenantUID)
+				p.TenantCache[kind.Snapshot] = []client.Object{snapshotIn(t, p, p.Tenant.Client, "web")}
 			}
-			super := snapshot(spec, tc.super)
-			super.SetNamespace(clusterKey + "-web")
+			super := kindtest.Snapshot(spec, tc.super)
+			super.SetNamespace(kindtest.ClusterKey + "-web")
 			super.SetName("s")
-			builders.Owned(super, ownerOf("uid"))
+			builders.Owned(super, kindtest.OwnerOf("uid"))
 			if tc.foreign {
-				tenancy.SetOwner(super, foreignOwners("uid")["another namespace"])
+				tenancy.SetOwner(super, kindtest.ForeignOwners("uid")["another namespace"])
 			}
 			if !tc.none {
-				require.NoError(t, p.superClient.Create(t.Context(), super))
-				p.superCache[kind.Snapshot] = []client.Object{p.snapshotIn(t, p.superClient, clusterKey+"-web")}
+				require.NoError(t, p.SuperClient.Create(t.Context(), super))
+				p.SuperCache[kind.Snapshot] = []client.Object{snapshotIn(t, p, p.SuperClient, kindtest.ClusterKey+"-web")}
 			}
-			_, err := p.kind(kind.Snapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Snapshot, Namespace: "web", Name: "s"}, 0)
+			_, err := p.Kind(kind.Snapshot).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Snapshot, Namespace: "web", Name: "s"}, 0)
 			require.NoError(t, err)
-			if left := p.snapshotIn(t, p.tenant.Client, "web"); left != nil || len(tc.wantFinalizers) > 0 {
+			if left := snapshotIn(t, p, p.Tenant.Client, "web"); left != nil || len(tc.wantFinalizers) > 0 {
 				require.NotNil(t, left)
 				require.ElementsMatch(t, tc.wantFinalizers, left.GetFinalizers())
-				p.tenantCache[kind.Snapshot] = []client.Object{left}
+				p.TenantCache[kind.Snapshot] = []client.Object{left}
 			}
 			if tc.none {
-				require.Equal(t, slices.Contains(tc.wantFinalizers, witness), namespaces.Sides(p.env).Data(clusterKey, "web"))
+				require.Equal(t, slices.Contains(tc.wantFinalizers, witness), p.HasData())
 			}
-			left := p.snapshotIn(t, p.superClient, clusterKey+"-web")
+			left := snapshotIn(t, p, p.SuperClient, kindtest.ClusterKey+"-web")
 			require.Equal(t, tc.want == "stays" || tc.want == "kept", left != nil)
 			if left != nil {
 				require.Equal(t, tc.want == "kept", left.GetLabels()["tenancy.x-k8s.io/kept"] == "true")
@@ -231,8 +223,8 @@ func TestSnapshotsHaveASize(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := governed(t, interceptor.Funcs{})
-			p.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			p := kindtest.Governed(t, interceptor.Funcs{})
+			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Offers.VolumeSnapshotClasses, spec.Limits.Storage = []string{"quick"}, resource.MustParse("10Gi")
 			}))
 			claim := func(namespace string) *corev1.PersistentVolumeClaim {
@@ -241,37 +233,37 @@ func TestSnapshotsHaveASize(t *testing.T) {
 				claim.Annotations = map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"}
 				return claim
 			}
-			p.tenantCache[kind.Claim] = []client.Object{claim("web")}
-			p.superCache[kind.Claim] = []client.Object{builders.Owned(claim(clusterKey+"-web"), ownerOf("claim"))}
+			p.TenantCache[kind.Claim] = []client.Object{claim("web")}
+			p.SuperCache[kind.Claim] = []client.Object{builders.Owned(claim(kindtest.ClusterKey+"-web"), kindtest.OwnerOf("claim"))}
 
 			spec := map[string]any{"volumeSnapshotClassName": "quick", "source": map[string]any{"persistentVolumeClaimName": "data"}}
-			old := snapshot(spec, nil)
+			old := kindtest.Snapshot(spec, nil)
 			if tc.restorable != nil {
-				old = snapshot(spec, map[string]any{"restoreSize": tc.restorable})
+				old = kindtest.Snapshot(spec, map[string]any{"restoreSize": tc.restorable})
 			}
-			old.SetNamespace(clusterKey + "-web")
+			old.SetNamespace(kindtest.ClusterKey + "-web")
 			old.SetName("old")
-			p.superCache[kind.Snapshot] = []client.Object{builders.Owned(old, ownerOf("old"))}
-			added := snapshot(spec, nil)
+			p.SuperCache[kind.Snapshot] = []client.Object{builders.Owned(old, kindtest.OwnerOf("old"))}
+			added := kindtest.Snapshot(spec, nil)
 			added.SetNamespace("web")
 			added.SetName("s")
 			added.SetUID("uid")
 			added.SetAnnotations(map[string]string{"scheduler.tenancy.x-k8s.io/superCluster": "r1"})
-			p.tenant.Client = answering(newClientBuilder().WithObjects(added).Build(), tenantUID)
-			p.tenantCache[kind.Snapshot] = []client.Object{p.snapshotIn(t, p.tenant.Client, "web")}
-			_, err := p.kind(kind.Snapshot).Reconcile(t.Context(), engine.Key{Tenant: clusterKey, Kind: kind.Snapshot, Namespace: "web", Name: "s"}, 0)
+			p.Tenant.Client = kindtest.Answering(kindtest.NewClientBuilder().WithObjects(added).Build(), kindtest.TenantUID)
+			p.TenantCache[kind.Snapshot] = []client.Object{snapshotIn(t, p, p.Tenant.Client, "web")}
+			_, err := p.Kind(kind.Snapshot).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Snapshot, Namespace: "web", Name: "s"}, 0)
 			require.NoError(t, err)
-			told := strings.Join(p.told(), "\n")
-			require.Equal(t, tc.want == "", p.snapshotIn(t, p.superClient, clusterKey+"-web") != nil, told)
+			told := strings.Join(p.Told(), "\n")
+			require.Equal(t, tc.want == "", snapshotIn(t, p, p.SuperClient, kindtest.ClusterKey+"-web") != nil, told)
 			require.Contains(t, told, tc.want)
 		})
 	}
 }
 
 // snapshotIn returns snapshot s in a namespace of a control plane, nil if there is none.
-func (p *pool) snapshotIn(t *testing.T, reader client.Reader, namespace string) *unstructured.Unstructured {
+func snapshotIn(t *testing.T, p *kindtest.Pool, reader client.Reader, namespace string) *unstructured.Unstructured {
 	t.Helper()
-	found := snapshot(nil, nil)
+	found := kindtest.Snapshot(nil, nil)
 	err := reader.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "s"}, found)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // TestSpecs checks what no compiler does: that names differ, that what is woken and made of something names a kind, and
@@ -61,14 +62,14 @@ func projecting(source corev1.VolumeProjection) []corev1.Volume {
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	super := func(object client.Object) client.Object {
-		tenancy.SetOwner(object, ownerOf("uid"))
+		tenancy.SetOwner(object, kindtest.OwnerOf("uid"))
 		return object
 	}
 	named := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid")}
 	}
 	superPod := func(node string) client.Object {
-		return super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p"), Spec: corev1.PodSpec{
+		return super(&corev1.Pod{ObjectMeta: named(kindtest.ClusterKey+"-web", "p"), Spec: corev1.PodSpec{
 			NodeName: node, Volumes: projecting(corev1.VolumeProjection{Secret: &corev1.SecretProjection{}}),
 		}})
 	}
@@ -78,11 +79,11 @@ func TestChanged(t *testing.T) {
 	tenantService := &corev1.Service{ObjectMeta: named("web", "s")}
 	quota := func(cpu string) client.Object {
 		return super(&corev1.ResourceQuota{
-			ObjectMeta: named(clusterKey+"-web", "superpool"),
+			ObjectMeta: named(kindtest.ClusterKey+"-web", "superpool"),
 			Status:     corev1.ResourceQuotaStatus{Used: corev1.ResourceList{"requests.cpu": resource.MustParse(cpu)}},
 		})
 	}
-	unmarked := &corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}
+	unmarked := &corev1.Secret{ObjectMeta: named(kindtest.ClusterKey+"-web", "x")}
 	// What is in namespace web: one Service and one pod.
 	everything := []string{"namespace web", "pod web/there", "service web/s", "token web/there/there-uid"}
 	withNodes := slices.Sorted(slices.Values(append([]string{"node "}, everything...))) // which say what the tenant holds
@@ -105,7 +106,7 @@ func TestChanged(t *testing.T) {
 		},
 		{
 			name: "a super pod without tokens", want: []string{"pod web/p", "pod web/waits"},
-			Change: kind.Change{Kind: "pod", Side: kind.SuperSide, Current: super(&corev1.Pod{ObjectMeta: named(clusterKey+"-web", "p")})},
+			Change: kind.Change{Kind: "pod", Side: kind.SuperSide, Current: super(&corev1.Pod{ObjectMeta: named(kindtest.ClusterKey+"-web", "p")})},
 		},
 		{name: "a tenant's Service is new", Change: kind.Change{Kind: "service", Current: tenantService}, want: []string{"namespace web", "service web/s"}},
 		{name: "a tenant's Service changed", Change: kind.Change{Kind: "service", Old: tenantService, Current: tenantService}, want: []string{"service web/s"}},
@@ -139,11 +140,11 @@ func TestChanged(t *testing.T) {
 		{name: "somebody else's object", Change: kind.Change{Kind: "secret", Side: kind.SuperSide, Current: unmarked}},
 		{
 			name: "the owner is removed", want: []string{"secret web/x"},
-			Change: kind.Change{Kind: "secret", Side: kind.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(clusterKey+"-web", "x")}), Current: unmarked},
+			Change: kind.Change{Kind: "secret", Side: kind.SuperSide, Old: super(&corev1.Secret{ObjectMeta: named(kindtest.ClusterKey+"-web", "x")}), Current: unmarked},
 		},
 		{
 			name: "a super namespace changed", want: []string{"isolation web/superpool-isolation", "namespace web"},
-			Change: kind.Change{Kind: "namespace", Side: kind.SuperSide, Old: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")}), Current: super(&corev1.Namespace{ObjectMeta: named("", clusterKey+"-web")})},
+			Change: kind.Change{Kind: "namespace", Side: kind.SuperSide, Old: super(&corev1.Namespace{ObjectMeta: named("", kindtest.ClusterKey+"-web")}), Current: super(&corev1.Namespace{ObjectMeta: named("", kindtest.ClusterKey+"-web")})},
 		},
 		{name: "a quota is new", Change: kind.Change{Kind: "resourcequota", Side: kind.SuperSide, Current: quota("1")}, want: append([]string{"isolation web/superpool-isolation"}, withOffers...)},
 		{name: "more of a quota is used", Change: kind.Change{Kind: "resourcequota", Side: kind.SuperSide, Old: quota("1"), Current: quota("2")}},
@@ -153,24 +154,24 @@ func TestChanged(t *testing.T) {
 		},
 		{
 			name: "an Event", want: []string{"event web/p.1"},
-			Change: kind.Change{Kind: "event", Side: kind.SuperSide, Current: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
+			Change: kind.Change{Kind: "event", Side: kind.SuperSide, Current: &corev1.Event{ObjectMeta: named(kindtest.ClusterKey+"-web", "p.1")}},
 		},
 		{
-			name: "an Event is gone", Change: kind.Change{Kind: "event", Side: kind.SuperSide, Old: &corev1.Event{ObjectMeta: named(clusterKey+"-web", "p.1")}},
+			name: "an Event is gone", Change: kind.Change{Kind: "event", Side: kind.SuperSide, Old: &corev1.Event{ObjectMeta: named(kindtest.ClusterKey+"-web", "p.1")}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
-			p.tenantCache[kind.Pod] = []client.Object{&corev1.Pod{ObjectMeta: named("web", "there")}, &corev1.Pod{ObjectMeta: named("db", "p")}}
-			p.tenantCache[kind.Service] = []client.Object{tenantService}
-			p.env.QuotaWaiters.Add(engine.Key{Tenant: clusterKey, Kind: "pod", Namespace: "web", Name: "waits"})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.TenantCache[kind.Pod] = []client.Object{&corev1.Pod{ObjectMeta: named("web", "there")}, &corev1.Pod{ObjectMeta: named("db", "p")}}
+			p.TenantCache[kind.Service] = []client.Object{tenantService}
+			p.Env.QuotaWaiters.Add(engine.Key{Tenant: kindtest.ClusterKey, Kind: "pod", Namespace: "web", Name: "waits"})
 			if tc.Side == kind.TenantSide {
-				tc.Tenant = clusterKey
+				tc.Tenant = kindtest.ClusterKey
 			}
 			var got []string
-			for _, key := range p.env.Changed(tc.Change) {
-				require.Equal(t, clusterKey, key.Tenant)
+			for _, key := range p.Env.Changed(tc.Change) {
+				require.Equal(t, kindtest.ClusterKey, key.Tenant)
 				name := key.Name
 				if key.Namespace != "" {
 					name = key.Namespace + "/" + key.Name
@@ -230,29 +231,29 @@ func TestInSync(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPool(t, interceptor.Funcs{})
+			p := kindtest.NewPool(t, interceptor.Funcs{})
 			kindName := kind.Pod
 			if tc.kind != "" {
 				kindName = tc.kind
 			}
 			if tc.tenant != nil {
-				p.tenantCache[kindName] = []client.Object{tc.tenant}
+				p.TenantCache[kindName] = []client.Object{tc.tenant}
 			}
 			if tc.super != nil {
 				copied := tc.super.DeepCopy()
-				copied.Namespace = clusterKey + "-web"
-				p.superCache[kindName] = []client.Object{copied}
+				copied.Namespace = kindtest.ClusterKey + "-web"
+				p.SuperCache[kindName] = []client.Object{copied}
 			}
 			if tc.away {
-				p.env.Tenant = func(string) *kind.Tenant { return nil }
+				p.Env.Tenant = func(string) *kind.Tenant { return nil }
 			}
 			if tc.unsynced {
-				p.tenant.Cache = unfilled{cache: p.tenantCache, of: kindName}
+				p.Tenant.Cache = kindtest.Unfilled{Cache: p.TenantCache, Of: kindName}
 			}
 			if tc.superUnsynced {
-				p.env.SuperCache = unfilled{cache: p.superCache, of: kindName}
+				p.Env.SuperCache = kindtest.Unfilled{Cache: p.SuperCache, Of: kindName}
 			}
-			require.Equal(t, tc.want, p.env.InSync(engine.Key{Tenant: clusterKey, Kind: kindName, Namespace: "web", Name: "p"}))
+			require.Equal(t, tc.want, p.Env.InSync(engine.Key{Tenant: kindtest.ClusterKey, Kind: kindName, Namespace: "web", Name: "p"}))
 		})
 	}
 }

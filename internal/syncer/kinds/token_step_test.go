@@ -10,14 +10,8 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/kinds/tokens"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
-
-// withToken projects a token into a pod.
-func withToken(pod *corev1.Pod) {
-	pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}},
-	}}}}}
-}
 
 // withSecret projects a Secret into a pod, which is no token.
 func withSecret(pod *corev1.Pod) {
@@ -28,18 +22,18 @@ func withSecret(pod *corev1.Pod) {
 
 func TestNextTokenStep(t *testing.T) {
 	t.Parallel()
-	owner := ownerOf("uid")
+	owner := kindtest.OwnerOf("uid")
 	secret := func(owner tenancy.Owner, deleted bool) *corev1.Secret {
-		made := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey + "-web"}}
+		made := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web"}}
 		tenancy.SetOwner(made, owner)
 		if deleted {
 			made.DeletionTimestamp = ptr.To(metav1.Unix(1_000_000, 0))
 		}
 		return made
 	}
-	running := stepPod("super", ownedBy(owner))
-	wants := stepPod("uid", withToken, bound("r1.n1"))
-	own, foreign := secret(owner, false), secret(ownerOf("another"), false)
+	running := kindtest.StepPod("super", kindtest.OwnedBy(owner))
+	wants := kindtest.StepPod("uid", kindtest.WithToken, kindtest.Bound("r1.n1"))
+	own, foreign := secret(owner, false), secret(kindtest.OwnerOf("another"), false)
 	for _, tc := range []struct {
 		name      string
 		tenantPod *corev1.Pod
@@ -52,31 +46,31 @@ func TestNextTokenStep(t *testing.T) {
 		{name: "a Secret of another pod", tenantPod: wants, superPod: running, secret: foreign, want: tokens.TokenStepWarnConflict},
 		{name: "a Secret without owner", tenantPod: wants, superPod: running, secret: &corev1.Secret{}, want: tokens.TokenStepWarnConflict},
 		{name: "a Secret that is being deleted", tenantPod: wants, superPod: running, secret: secret(owner, true)},
-		{name: "a Secret of another pod that is being deleted", tenantPod: wants, superPod: running, secret: secret(ownerOf("another"), true)},
+		{name: "a Secret of another pod that is being deleted", tenantPod: wants, superPod: running, secret: secret(kindtest.OwnerOf("another"), true)},
 		{name: "no super pod yet", tenantPod: wants},
 		{name: "no super pod any more", tenantPod: wants, secret: own},
-		{name: "a super pod of another tenant pod", tenantPod: wants, superPod: stepPod("super", ownedBy(ownerOf("another")))},
-		{name: "a super pod without owner", tenantPod: wants, superPod: stepPod("super")},
-		{name: "a super pod that is being deleted", tenantPod: wants, superPod: stepPod("super", ownedBy(owner), terminating(30)), want: tokens.TokenStepIssue},
-		{name: "a pod that is being deleted", tenantPod: stepPod("uid", withToken, bound("r1.n1"), terminating(30)), superPod: running, want: tokens.TokenStepIssue},
-		{name: "a pod on no node", tenantPod: stepPod("uid", withToken), superPod: running},
-		{name: "a pod on no node that has tokens", tenantPod: stepPod("uid", withToken), superPod: running, secret: own},
-		{name: "a failed pod", tenantPod: stepPod("uid", withToken, bound("r1.n1"), inPhase(corev1.PodFailed)), superPod: running},
-		{name: "a completed pod", tenantPod: stepPod("uid", withToken, bound("r1.n1"), inPhase(corev1.PodSucceeded)), superPod: running, secret: own},
-		{name: "a running pod", tenantPod: stepPod("uid", withToken, bound("r1.n1"), inPhase(corev1.PodRunning)), superPod: running, want: tokens.TokenStepIssue},
-		{name: "a pod without tokens", tenantPod: stepPod("uid", withSecret, bound("r1.n1")), superPod: running},
-		{name: "a pod without tokens, with a Secret of another", tenantPod: stepPod("uid", bound("r1.n1")), superPod: running, secret: foreign},
+		{name: "a super pod of another tenant pod", tenantPod: wants, superPod: kindtest.StepPod("super", kindtest.OwnedBy(kindtest.OwnerOf("another")))},
+		{name: "a super pod without owner", tenantPod: wants, superPod: kindtest.StepPod("super")},
+		{name: "a super pod that is being deleted", tenantPod: wants, superPod: kindtest.StepPod("super", kindtest.OwnedBy(owner), kindtest.Terminating(30)), want: tokens.TokenStepIssue},
+		{name: "a pod that is being deleted", tenantPod: kindtest.StepPod("uid", kindtest.WithToken, kindtest.Bound("r1.n1"), kindtest.Terminating(30)), superPod: running, want: tokens.TokenStepIssue},
+		{name: "a pod on no node", tenantPod: kindtest.StepPod("uid", kindtest.WithToken), superPod: running},
+		{name: "a pod on no node that has tokens", tenantPod: kindtest.StepPod("uid", kindtest.WithToken), superPod: running, secret: own},
+		{name: "a failed pod", tenantPod: kindtest.StepPod("uid", kindtest.WithToken, kindtest.Bound("r1.n1"), kindtest.InPhase(corev1.PodFailed)), superPod: running},
+		{name: "a completed pod", tenantPod: kindtest.StepPod("uid", kindtest.WithToken, kindtest.Bound("r1.n1"), kindtest.InPhase(corev1.PodSucceeded)), superPod: running, secret: own},
+		{name: "a running pod", tenantPod: kindtest.StepPod("uid", kindtest.WithToken, kindtest.Bound("r1.n1"), kindtest.InPhase(corev1.PodRunning)), superPod: running, want: tokens.TokenStepIssue},
+		{name: "a pod without tokens", tenantPod: kindtest.StepPod("uid", withSecret, kindtest.Bound("r1.n1")), superPod: running},
+		{name: "a pod without tokens, with a Secret of another", tenantPod: kindtest.StepPod("uid", kindtest.Bound("r1.n1")), superPod: running, secret: foreign},
 
 		{name: "nothing", want: tokens.TokenStepForget},
 		{name: "gone, and still terminates", superPod: running, want: tokens.TokenStepForget},
 		{name: "gone, still terminates, has tokens", superPod: running, secret: own},
 		{name: "gone on both sides", secret: own, want: tokens.TokenStepDelete},
-		{name: "gone, and the super pod is another's", superPod: stepPod("super", ownedBy(ownerOf("another"))), secret: own, want: tokens.TokenStepDelete},
+		{name: "gone, and the super pod is another's", superPod: kindtest.StepPod("super", kindtest.OwnedBy(kindtest.OwnerOf("another"))), secret: own, want: tokens.TokenStepDelete},
 		{name: "gone, and the Secret is another pod's", secret: foreign},
 		{name: "gone, and the Secret has no owner", secret: &corev1.Secret{}},
 		{name: "gone, and the Secret is being deleted", secret: secret(owner, true)},
-		{name: "created again", tenantPod: stepPod("another", withToken, bound("r1.n1")), secret: own, want: tokens.TokenStepDelete},
-		{name: "created again while the first terminates", tenantPod: stepPod("another", withToken), superPod: running, secret: own},
+		{name: "created again", tenantPod: kindtest.StepPod("another", kindtest.WithToken, kindtest.Bound("r1.n1")), secret: own, want: tokens.TokenStepDelete},
+		{name: "created again while the first terminates", tenantPod: kindtest.StepPod("another", kindtest.WithToken), superPod: running, secret: own},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -31,11 +31,12 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
 // issuer is a tenant that gives tokens, and a super cluster that takes them. Its pod is on a node here.
 type issuer struct {
-	*pool
+	*kindtest.Pool
 	clock *testingclock.FakePassiveClock
 	// asked holds the requests, as "<account> <audiences> <seconds> <pod>".
 	asked []string
@@ -50,19 +51,19 @@ type issuer struct {
 
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
-	i := &issuer{pool: newPool(t, interceptor.Funcs{}), clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
+	i := &issuer{Pool: kindtest.NewPool(t, interceptor.Funcs{}), clock: testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))}
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	i.tenant.Client = answering(builders.Client(scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: i.give}).Build(), tenantUID)
+	i.Tenant.Client = kindtest.Answering(builders.Client(scheme).WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: i.give}).Build(), kindtest.TenantUID)
 	placement := &schedulerv1alpha1.NamespacePlacement{
-		ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey, Name: "web"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey, Name: "web"},
 		Spec:       schedulerv1alpha1.NamespacePlacementSpec{NamespaceUID: "ns-uid"},
 		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1"}}},
 	}
-	i.assigns(builders.Client(scheme).WithObjects(placement).Build(), nil)
-	i.env.Clock = i.clock
-	i.pod = tenantPod(func(pod *corev1.Pod) {
+	i.Assigns(builders.Client(scheme).WithObjects(placement).Build(), nil)
+	i.Env.Clock = i.clock
+	i.pod = kindtest.TenantPod(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
 		pod.Spec.NodeName = "r1.n1"
 		pod.Spec.Volumes = []corev1.Volume{{}, {VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
@@ -70,11 +71,11 @@ func newIssuer(t *testing.T) *issuer {
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: ptr.To[int64](500_000)}},
 		}}}}}
 	})
-	i.tenantCache[kind.Pod] = []client.Object{i.pod}
+	i.TenantCache[kind.Pod] = []client.Object{i.pod}
 	superPod := &corev1.Pod{}
-	podspec.SuperPod(i.pod, superPod, ownerOf("pod-uid"), nil, &podspec.PodEnvironment{})
-	i.superCache[kind.Pod] = []client.Object{superPod}
-	i.key = engine.Key{Tenant: clusterKey, Kind: kind.Token, Namespace: "web", Name: "web-1/pod-uid"}
+	podspec.SuperPod(i.pod, superPod, kindtest.OwnerOf("pod-uid"), nil, &podspec.PodEnvironment{})
+	i.SuperCache[kind.Pod] = []client.Object{superPod}
+	i.key = engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Token, Namespace: "web", Name: "web-1/pod-uid"}
 	return i
 }
 
@@ -107,13 +108,13 @@ func (i *issuer) give(_ context.Context, _ client.Client, subresource string, ac
 func (i *issuer) reconcile(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	i.asked = nil
-	after, err := i.kind(kind.Token).Reconcile(t.Context(), i.key, 0)
+	after, err := i.Kind(kind.Token).Reconcile(t.Context(), i.key, 0)
 	var secrets corev1.SecretList
-	require.NoError(t, i.superClient.List(t.Context(), &secrets))
-	i.superCache[kind.Token] = nil
+	require.NoError(t, i.SuperClient.List(t.Context(), &secrets))
+	i.SuperCache[kind.Token] = nil
 	for j := range secrets.Items {
 		secrets.Items[j].UID = "secret-uid"
-		i.superCache[kind.Token] = append(i.superCache[kind.Token], &secrets.Items[j])
+		i.SuperCache[kind.Token] = append(i.SuperCache[kind.Token], &secrets.Items[j])
 	}
 	return after, err
 }
@@ -121,8 +122,8 @@ func (i *issuer) reconcile(t *testing.T) (time.Duration, error) {
 func (i *issuer) data(t *testing.T) map[string]string {
 	t.Helper()
 	secret := &corev1.Secret{}
-	require.NoError(t, i.superClient.Get(t.Context(), types.NamespacedName{Namespace: clusterKey + "-web", Name: tenancy.TokenSecret("web-1", "pod-uid")}, secret))
-	key, ours := i.env.SuperKey(kind.Token, secret)
+	require.NoError(t, i.SuperClient.Get(t.Context(), types.NamespacedName{Namespace: kindtest.ClusterKey + "-web", Name: tenancy.TokenSecret("web-1", "pod-uid")}, secret))
+	key, ours := i.Env.SuperKey(kind.Token, secret)
 	require.True(t, ours)
 	require.Equal(t, i.key, key)
 	text, err := json.Marshal(secret.ObjectMeta)
@@ -160,15 +161,15 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, []string{api, vault}, at(24*time.Hour), "it is a day old")
 
 	// What the super cluster lost, or cannot be read, is asked for anew.
-	known := i.superCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
+	known := i.SuperCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
 	delete(known.Data, "token-1-0")
-	i.superCache[kind.Token][0] = known
+	i.SuperCache[kind.Token][0] = known
 	require.Equal(t, []string{vault}, at(24*time.Hour))
-	known = i.superCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
+	known = i.SuperCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
 	known.Annotations["tenancy.x-k8s.io/issued-tokens"] = "{"
-	i.superCache[kind.Token][0] = known
+	i.SuperCache[kind.Token][0] = known
 	require.Equal(t, []string{api, vault}, at(24*time.Hour))
-	require.Empty(t, i.events.Events)
+	require.Empty(t, i.Events.Events)
 }
 
 func TestTokensThatAreRefused(t *testing.T) {
@@ -192,15 +193,15 @@ func TestTokensThatAreRefused(t *testing.T) {
 			_, err := i.reconcile(t)
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "bearer-")
-			require.Empty(t, i.superCache[kind.Token])
+			require.Empty(t, i.SuperCache[kind.Token])
 			i.clock.SetTime(i.clock.Now().Add(time.Minute))
 			i.lifetime = tc.lifetime * 2
 			_, err = i.reconcile(t)
 			require.Error(t, err)
 			i.lifetime = tc.lifetime
-			require.Equal(t, tc.wantEvent != "", len(i.events.Events) == 1, "it is told once")
+			require.Equal(t, tc.wantEvent != "", len(i.Events.Events) == 1, "it is told once")
 			if tc.wantEvent != "" {
-				told := <-i.events.Events
+				told := <-i.Events.Events
 				require.Contains(t, told, "FailedToken")
 				require.Contains(t, told, tc.wantEvent)
 			}
@@ -230,11 +231,11 @@ func TestTokensOfPods(t *testing.T) {
 	}{
 		{name: "a pod on a node here", change: func(*issuer) {}, wantMade: true, wantKept: true},
 		{name: "a pod that has no node yet", change: func(i *issuer) { i.pod.Spec.NodeName = "" }, wantKept: true},
-		{name: "a pod on a node that runs nowhere here", change: func(i *issuer) { i.superCache[kind.Pod] = nil }, wantKept: true},
+		{name: "a pod on a node that runs nowhere here", change: func(i *issuer) { i.SuperCache[kind.Pod] = nil }, wantKept: true},
 		{name: "a finished pod", change: func(i *issuer) { i.pod.Status.Phase = corev1.PodFailed }, wantKept: true},
-		{name: "a pod that is gone", change: func(i *issuer) { i.tenantCache[kind.Pod], i.superCache[kind.Pod] = nil, nil }},
-		{name: "a pod that is gone and still ends", change: func(i *issuer) { i.tenantCache[kind.Pod] = nil }, wantKept: true},
-		{name: "a pod that was made again", change: func(i *issuer) { i.pod.UID = "another"; i.superCache[kind.Pod] = nil }},
+		{name: "a pod that is gone", change: func(i *issuer) { i.TenantCache[kind.Pod], i.SuperCache[kind.Pod] = nil, nil }},
+		{name: "a pod that is gone and still ends", change: func(i *issuer) { i.TenantCache[kind.Pod] = nil }, wantKept: true},
+		{name: "a pod that was made again", change: func(i *issuer) { i.pod.UID = "another"; i.SuperCache[kind.Pod] = nil }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -242,7 +243,7 @@ func TestTokensOfPods(t *testing.T) {
 			tc.change(i)
 			_, err := i.reconcile(t)
 			require.NoError(t, err)
-			require.Equal(t, tc.wantMade, len(i.superCache[kind.Token]) == 1)
+			require.Equal(t, tc.wantMade, len(i.SuperCache[kind.Token]) == 1)
 
 			i = newIssuer(t)
 			_, err = i.reconcile(t)
@@ -250,7 +251,7 @@ func TestTokensOfPods(t *testing.T) {
 			tc.change(i)
 			_, err = i.reconcile(t)
 			require.NoError(t, err)
-			require.Equal(t, tc.wantKept, len(i.superCache[kind.Token]) == 1)
+			require.Equal(t, tc.wantKept, len(i.SuperCache[kind.Token]) == 1)
 		})
 	}
 	t.Run("a pod that only the cache lost", func(t *testing.T) {
@@ -258,11 +259,11 @@ func TestTokensOfPods(t *testing.T) {
 		i := newIssuer(t)
 		_, err := i.reconcile(t)
 		require.NoError(t, err)
-		i.tenantCache[kind.Pod], i.superCache[kind.Pod] = nil, nil
-		require.NoError(t, i.tenant.Client.Create(t.Context(), i.pod))
+		i.TenantCache[kind.Pod], i.SuperCache[kind.Pod] = nil, nil
+		require.NoError(t, i.Tenant.Client.Create(t.Context(), i.pod))
 		_, err = i.reconcile(t)
 		require.ErrorContains(t, err, "waiting for the cache of the tenant's pods")
-		require.Len(t, i.superCache[kind.Token], 1)
+		require.Len(t, i.SuperCache[kind.Token], 1)
 	})
 }
 
@@ -275,7 +276,7 @@ func TestHostileTokens(t *testing.T) {
 		i.lifetime = 61 * time.Second
 		_, err := i.reconcile(t)
 		require.Error(t, err)
-		require.Empty(t, i.superCache[kind.Token])
+		require.Empty(t, i.SuperCache[kind.Token])
 
 		i.lifetime = 300 * time.Second
 		after, err := i.reconcile(t)
@@ -310,8 +311,8 @@ func TestHostileTokens(t *testing.T) {
 		_, err := i.reconcile(t)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "bearer-")
-		require.Empty(t, i.superCache[kind.Token])
-		require.Contains(t, <-i.events.Events, "FailedToken")
+		require.Empty(t, i.SuperCache[kind.Token])
+		require.Contains(t, <-i.Events.Events, "FailedToken")
 	})
 	t.Run("that are many", func(t *testing.T) {
 		t.Parallel()
@@ -321,8 +322,8 @@ func TestHostileTokens(t *testing.T) {
 		_, err := i.reconcile(t)
 		require.NoError(t, err)
 		require.Empty(t, i.asked)
-		require.Empty(t, i.superCache[kind.Token])
-		require.Contains(t, <-i.events.Events, "FailedToken The pod projects 18 tokens: at most 16 are issued")
+		require.Empty(t, i.SuperCache[kind.Token])
+		require.Contains(t, <-i.Events.Events, "FailedToken The pod projects 18 tokens: at most 16 are issued")
 	})
 	for name, limit := range map[string]tenancyv1alpha1.ObjectLimit{
 		"in objects":                  {Resource: "tokens", Bytes: resource.MustParse("1Mi")},
@@ -332,14 +333,14 @@ func TestHostileTokens(t *testing.T) {
 		t.Run("beyond the limit "+name, func(t *testing.T) {
 			t.Parallel()
 			i := newIssuer(t)
-			i.tenant.Policy = &policy.Ref{}
-			i.tenant.Policy.Set(policyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			i.Tenant.Policy = &policy.Ref{}
+			i.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 				spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{limit}
 			}))
 			_, err := i.reconcile(t)
 			require.NoError(t, err)
-			require.Empty(t, i.superCache[kind.Token])
-			require.Contains(t, <-i.events.Events, "TenantLimit Super cluster r1: ")
+			require.Empty(t, i.SuperCache[kind.Token])
+			require.Contains(t, <-i.Events.Events, "TenantLimit Super cluster r1: ")
 		})
 	}
 }

@@ -1,6 +1,6 @@
 //go:build race
 
-package kinds_test
+package kindtest
 
 // slowness is how many times as long what is measured takes with the race detector.
 const slowness = 5
