@@ -8,13 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/superpool/superpool/internal/syncer/kind"
-	"github.com/superpool/superpool/internal/syncer/kinds/events"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
@@ -93,37 +88,6 @@ func TestContainersOfTheSuperCluster(t *testing.T) {
 				require.Equal(t, corev1.ConditionFalse, condition.Status)
 				require.Equal(t, tc.want, condition.Message)
 			}
-		})
-	}
-}
-
-// TestEventsOfContainersOfTheSuperCluster: nor do Events about them come up.
-func TestEventsOfContainersOfTheSuperCluster(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]int{
-		"": 1, "spec.containers{main}": 1, "spec.containers{proxy}": 0, "spec.initContainers{main}": 0,
-		"spec.initContainers{setup}": 1, "spec.ephemeralContainers{debug}": 1, "spec.ephemeralContainers{operator}": 0, "spec.other{x}": 0,
-	} {
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			p := kindtest.NewPool(t, interceptor.Funcs{})
-			p.Env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
-			_, superPod, _ := p.Running(t, func(pod *corev1.Pod) {
-				pod.Spec.InitContainers, pod.Spec.Containers, pod.Spec.EphemeralContainers = kindtest.Containers("setup"), kindtest.Containers("main"), kindtest.Ephemeral("debug")
-			})
-			event := &corev1.Event{
-				ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1"},
-				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: superPod.Name, UID: superPod.UID, FieldPath: path},
-				LastTimestamp:  metav1.Unix(10_000, 0),
-			}
-			p.SuperCache[kind.Event] = []client.Object{event}
-			key, ours := events.EventKey(p.SuperCache, event)
-			require.True(t, ours)
-			_, err := p.Kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
-			require.NoError(t, err)
-			var events corev1.EventList
-			require.NoError(t, p.Tenant.Client.List(t.Context(), &events))
-			require.Len(t, events.Items, want)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package kinds_test
+package events_test
 
 import (
 	"errors"
@@ -217,4 +217,35 @@ func TestEventsOnce(t *testing.T) {
 
 	_, ours = events.EventKey(p.SuperCache, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-1.1"}})
 	require.False(t, ours)
+}
+
+// TestEventsOfContainersOfTheSuperCluster: nor do Events about them come up.
+func TestEventsOfContainersOfTheSuperCluster(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]int{
+		"": 1, "spec.containers{main}": 1, "spec.containers{proxy}": 0, "spec.initContainers{main}": 0,
+		"spec.initContainers{setup}": 1, "spec.ephemeralContainers{debug}": 1, "spec.ephemeralContainers{operator}": 0, "spec.other{x}": 0,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Env.Clock = testingclock.NewFakePassiveClock(time.Unix(10_000, 0))
+			_, superPod, _ := p.Running(t, func(pod *corev1.Pod) {
+				pod.Spec.InitContainers, pod.Spec.Containers, pod.Spec.EphemeralContainers = kindtest.Containers("setup"), kindtest.Containers("main"), kindtest.Ephemeral("debug")
+			})
+			event := &corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Namespace: superPod.Namespace, Name: "web-1.1"},
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: superPod.Namespace, Name: superPod.Name, UID: superPod.UID, FieldPath: path},
+				LastTimestamp:  metav1.Unix(10_000, 0),
+			}
+			p.SuperCache[kind.Event] = []client.Object{event}
+			key, ours := events.EventKey(p.SuperCache, event)
+			require.True(t, ours)
+			_, err := p.Kind(kind.Event).Reconcile(t.Context(), key, time.Minute)
+			require.NoError(t, err)
+			var events corev1.EventList
+			require.NoError(t, p.Tenant.Client.List(t.Context(), &events))
+			require.Len(t, events.Items, want)
+		})
+	}
 }
