@@ -1,4 +1,4 @@
-package kinds_test
+package budgets_test
 
 import (
 	"context"
