@@ -1,4 +1,4 @@
-package kinds_test
+package network_test
 
 import (
 	"context"
