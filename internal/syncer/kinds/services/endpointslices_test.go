@@ -1,4 +1,4 @@
-package kinds_test
+package services_test
 
 import (
 	"fmt"
