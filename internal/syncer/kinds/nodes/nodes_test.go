@@ -1,11 +1,13 @@
-package kinds_test
+package nodes_test
 
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -27,6 +29,65 @@ import (
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
+
+func TestTenantNode(t *testing.T) {
+	t.Parallel()
+	status := corev1.NodeStatus{
+		Capacity: builders.Resources("cpu", "8"), Allocatable: builders.Resources("cpu", "7"),
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+		NodeInfo: corev1.NodeSystemInfo{
+			KubeletVersion: "v1.34.10", KernelVersion: "6.1", OSImage: "Debian", ContainerRuntimeVersion: "containerd://2", OperatingSystem: "linux", Architecture: "amd64",
+		},
+	}
+	superNode := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{
+			corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "z1", corev1.LabelHostname: "n1", "secret": "1",
+		}},
+		Spec:   corev1.NodeSpec{ProviderID: "cloud://1"},
+		Status: *status.DeepCopy(),
+	}
+	status.DaemonEndpoints.KubeletEndpoint.Port = 10550
+	superNode.Status.Addresses = append(superNode.Status.Addresses,
+		corev1.NodeAddress{Type: corev1.NodeHostName, Address: "n1"}, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "n1.internal"})
+	superNode.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
+	superNode.Status.Conditions[0].Message = "of the super cluster"
+	superNode.Status.Conditions = append(superNode.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Message: "process of another tenant"})
+	info := &superNode.Status.NodeInfo
+	info.MachineID, info.SystemUUID, info.BootID = "machine", "system", "boot"
+	superNode.Status.Images = []corev1.ContainerImage{{Names: []string{"of-others"}}}
+	got := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyRegion: "gone", "tenants": "own"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "tenant"}}},
+	}
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Port: 10550}, nodes.NodeShare{Held: builders.Resources("cpu", "10")})
+	want := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "r1.n1",
+			Labels: map[string]string{
+				corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "z1", corev1.LabelHostname: "r1.n1", "tenants": "own",
+				"tenancy.x-k8s.io/virtualnode": "true", "tenancy.x-k8s.io/superclusterid": "r1",
+			},
+			Annotations: map[string]string{"tenancy.x-k8s.io/supernode": "n1"},
+		},
+		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "tenant"}}},
+		Status: status,
+	}
+	require.Empty(t, cmp.Diff(want, got))
+	key, ours := nodes.NodeKey("t", got)
+	require.True(t, ours)
+	require.Equal(t, engine.Key{Tenant: "t", Kind: "node", Name: "n1"}, key)
+
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Address: "10.9.9.9"}, nodes.NodeShare{})
+	require.Equal(t, []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}}, got.Status.Addresses)
+	require.Zero(t, got.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Address: "agent.example.com"}, nodes.NodeShare{})
+	require.Equal(t, []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "agent.example.com"}}, got.Status.Addresses)
+
+	superNode.Name = strings.Repeat("n", 59) + "." + strings.Repeat("m", 100)
+	nodes.TenantNode(superNode, got, "r1", kind.VNAgent{Port: 10550}, nodes.NodeShare{})
+	require.Equal(t, "r1."+strings.Repeat("n", 59), got.Labels[corev1.LabelHostname], "a label value has 63 characters at most and ends with a letter or digit")
+}
 
 // nodeName lets pods be selected by their node.
 func nodeName(builder *fake.ClientBuilder) *fake.ClientBuilder {

@@ -1,4 +1,4 @@
-package kinds_test
+package nodes_test
 
 import (
 	"strings"
