@@ -1,4 +1,4 @@
-package kinds_test
+package namespaces_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package kinds_test
+package namespaces_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -31,6 +32,26 @@ import (
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
+
+func TestSuperNamespace(t *testing.T) {
+	t.Parallel()
+	tenantNamespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "web", UID: "ns-uid",
+		Labels:      map[string]string{"team": "a", "kubernetes.io/metadata.name": "web", "pod-security.kubernetes.io/enforce": "privileged"},
+		Annotations: map[string]string{"scheduler.tenancy.x-k8s.io/slice": "{}"},
+	}}
+	got := &corev1.Namespace{}
+	namespaces.SuperNamespace(tenantNamespace, got, kindtest.OwnerOf("ns-uid"), nil, "baseline")
+	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: kindtest.ClusterKey + "-web",
+		Labels: map[string]string{
+			"label.tenancy.x-k8s.io/team": "a", tenancy.LabelKey("kubernetes.io/metadata.name"): "web",
+			tenancy.LabelKey("pod-security.kubernetes.io/enforce"): "privileged", "pod-security.kubernetes.io/enforce": "baseline",
+		},
+	}}
+	tenancy.SetOwner(want, kindtest.OwnerOf("ns-uid"))
+	require.Empty(t, cmp.Diff(want, got))
+}
 
 // TestServicesOnly: how long a super namespace stays that is there for Services alone.
 func TestServicesOnly(t *testing.T) {
@@ -635,5 +656,75 @@ func TestNamespaceEnqueuesWhatItHolds(t *testing.T) {
 		resynced = 0
 		_, _ = p.Kind(kind.Namespace).Reconcile(t.Context(), key, 0) // whatever else it finds to do, or to wait for
 		require.Equal(t, step.want, resynced, step.name)
+	}
+}
+
+// TestNamespacesAreCountedFirst: of one with more labels or annotations than go down none is made, and one that has
+// more later keeps those that it has below.
+func TestNamespacesAreCountedFirst(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(namespace *corev1.Namespace)
+		want   string
+	}{
+		"labels": {
+			func(namespace *corev1.Namespace) { namespace.Labels = kindtest.ManyLabels(6_000) }, "it has 6001 labels: at most 128 go down",
+		},
+		"long labels": {
+			func(namespace *corev1.Namespace) {
+				namespace.Labels = map[string]string{"a": strings.Repeat("x", 40_000)}
+			},
+			"its labels take 40001 bytes: at most 32768 go down",
+		},
+		"annotations": {
+			func(namespace *corev1.Namespace) {
+				namespace.Annotations = map[string]string{"a": strings.Repeat("x", 300_000)}
+			},
+			"its annotations take 300001 bytes: at most 262144 go down",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			p.Tenant.Policy = &policy.Ref{}
+			reconciler := p.Kind(kind.Namespace)
+			reconcile := func() *corev1.Namespace {
+				t.Helper()
+				_, err := reconciler.Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Namespace, Name: "web"}, 0)
+				require.NoError(t, err)
+				stored := &corev1.Namespace{}
+				err = p.SuperClient.Get(t.Context(), client.ObjectKey{Name: kindtest.ClusterKey + "-web"}, stored)
+				require.NoError(t, client.IgnoreNotFound(err))
+				return stored
+			}
+			change := func(change func(namespace *corev1.Namespace)) {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "ns-uid"}}
+				change(namespace)
+				p.TenantCache[kind.Namespace] = []client.Object{namespace}
+			}
+			p.SuperCache[kind.Namespace], p.SuperCache[kind.Quota] = nil, nil
+			change(tc.change)
+			require.Empty(t, reconcile().Name)
+			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.Told())
+
+			change(func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{"team": "a"} })
+			made := reconcile()
+			require.Equal(t, "a", made.Labels["label.tenancy.x-k8s.io/team"])
+			p.SuperCache[kind.Namespace] = []client.Object{made}
+			reconcile()
+			require.Empty(t, p.Told())
+
+			change(tc.change)
+			delete(made.Labels, "pod-security.kubernetes.io/enforce")
+			made.Annotations["tenancy.x-k8s.io/services-only"] = "true"
+			kept := reconcile()
+			require.Equal(t, "a", kept.Labels["label.tenancy.x-k8s.io/team"])
+			require.Len(t, kept.Labels, len(made.Labels))
+			require.False(t, kind.ServicesOnly(kept), "what is ours is written")
+			p.SuperCache[kind.Namespace] = []client.Object{kept}
+			reconcile()
+			require.Equal(t, []string{"Warning TenantLimit Super cluster r1: " + tc.want}, p.Told(), "it is told once")
+		})
 	}
 }
