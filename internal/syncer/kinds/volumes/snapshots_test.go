@@ -1,4 +1,4 @@
-package kinds_test
+package volumes_test
 
 import (
 	"slices"
