@@ -1,4 +1,4 @@
-package kinds_test
+package tokens_test
 
 import (
 	"testing"
