@@ -61,30 +61,6 @@ func TestTrustedMetadata(t *testing.T) {
 	}
 }
 
-// TestPolicyOfMetadata lets an operator allow domains for one kind. The deny-list and the VirtualCluster still hold.
-func TestPolicyOfMetadata(t *testing.T) {
-	t.Parallel()
-	spec := policy.Default().Spec().DeepCopy()
-	spec.Metadata.Annotations = []string{"*.kubernetes.io", "prometheus.io"}
-	spec.Metadata.ByResource = []tenancyv1alpha1.ResourceMetadata{{Resource: "pods", Labels: []string{"example.org"}}}
-	allowing, err := policy.New("allowing", spec)
-	require.NoError(t, err)
-	metadata := map[string]string{"example.org/team": "a", "prometheus.io/scrape": "true", "pod-security.kubernetes.io/enforce": "privileged", "secret": "s"}
-	pod := kindtest.TenantPod(nil)
-	pod.Labels, pod.Annotations = metadata, metadata
-	superPod := &corev1.Pod{}
-	podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), &kind.Rules{Policy: allowing, Opaque: []string{"sec"}}, &podspec.PodEnvironment{})
-	require.Equal(t, "example.org/team", superPod.Annotations["tenancy.x-k8s.io/copied-labels"])
-	require.Equal(t, "prometheus.io/scrape", superPod.Annotations["tenancy.x-k8s.io/copied-annotations"])
-
-	// Another policy takes back what this one allowed.
-	superPod.UID = "super-uid"
-	podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, &podspec.PodEnvironment{})
-	require.NotContains(t, superPod.Labels, "example.org/team")
-	require.NotContains(t, superPod.Annotations, "prometheus.io/scrape")
-	require.Equal(t, "s", superPod.Labels["secret"])
-}
-
 // limitedTo is a policy with a limit of ConfigMaps in a super cluster.
 func limitedTo(t *testing.T, count int64, bytes string) *policy.Policy {
 	t.Helper()
@@ -284,21 +260,6 @@ func TestLongestGrace(t *testing.T) {
 }
 
 func ptrTo(value int64) *int64 { return &value }
-
-// TestMonstrousResize lets a tenant resize a container to more than can be written out.
-func TestMonstrousResize(t *testing.T) {
-	t.Parallel()
-	superPod := kindtest.TenantPod(func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: builders.Resources("memory", "1Mi"), Limits: builders.Resources("memory", "2Mi")}
-	})
-	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].Resources.Requests = builders.Resources("memory", "1e1000000")
-	})
-	podspec.ResizePod(pod, superPod)
-	for _, list := range []corev1.ResourceList{superPod.Spec.Containers[0].Resources.Requests, superPod.Spec.Containers[0].Resources.Limits} {
-		require.EqualValues(t, 1<<53, list.Memory().Value(), "a default limit is raised to the request")
-	}
-}
 
 // TestTenantLimitBehindCache lets a tenant change what the cache of the super cluster does not show yet: its objects
 // stay counted.

@@ -27,8 +27,6 @@ import (
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
-const labelsUp = "tenancy.x-k8s.io/labels-from-super"
-
 const annotationsUp = "tenancy.x-k8s.io/annotations-from-super"
 
 func TestMetaUp(t *testing.T) {
@@ -110,39 +108,6 @@ func with(values map[string]string, key, value string) map[string]string {
 	values = maps.Clone(values)
 	values[key] = value
 	return values
-}
-
-// FuzzMetaUp lets labels come up and go down again and again: after one turn nothing changes, and no key of ours in the
-// tenant is written or removed.
-func FuzzMetaUp(f *testing.F) {
-	f.Add("net.io/ip", "1", "mine", "2", "net.io/ip", "net.io/")
-	f.Add("scheduler.tenancy.x-k8s.io/superCluster", "r2", "net.io/a", "0", "net.io/a,,x", "s")
-	f.Fuzz(func(t *testing.T, superKey, superValue, tenantKey, tenantValue, list, prefix string) {
-		const ours = "scheduler.tenancy.x-k8s.io/superCluster"
-		tenantPod := builders.Pod("web", "p").Obj()
-		tenantPod.Labels = map[string]string{tenantKey: tenantValue, ours: "r1"}
-		tenantPod.Annotations = map[string]string{labelsUp: list}
-		rules := &kind.Rules{Transparent: []string{prefix}}
-		superPod := &corev1.Pod{}
-		podspec.SuperPod(tenantPod, superPod, kindtest.OwnerOf("uid"), rules, &podspec.PodEnvironment{})
-		superPod.UID = "super"
-		if _, ofTenant := superPod.Labels[superKey]; !ofTenant {
-			superPod.Labels[superKey] = superValue
-		}
-		turn := func() (*corev1.Pod, *corev1.Pod) {
-			kind.MetaUp(superPod, tenantPod, rules.Transparent)
-			podspec.SuperPod(tenantPod, superPod, kindtest.OwnerOf("uid"), rules, nil)
-			return tenantPod.DeepCopy(), superPod.DeepCopy()
-		}
-		// What a tenant has written in the list may take two turns.
-		turn()
-		turn()
-		up, down := turn()
-		againUp, againDown := turn()
-		require.Empty(t, cmp.Diff(up, againUp))
-		require.Empty(t, cmp.Diff(down, againDown))
-		require.Equal(t, "r1", tenantPod.Labels[ours])
-	})
 }
 
 // TestMetaOfPodComesUp: before the status, which follows, also if the tenant's API server refuses it.

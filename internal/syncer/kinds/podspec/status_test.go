@@ -1,4 +1,4 @@
-package kinds_test
+package podspec_test
 
 import (
 	"testing"
@@ -13,6 +13,127 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
+
+func TestTenantPodStatus(t *testing.T) {
+	t.Parallel()
+	earlier := metav1.Unix(100, 0)
+	for _, tc := range []struct {
+		name          string
+		tenant, super *corev1.Pod
+		// want is nil when the status stays.
+		want *corev1.PodStatus
+	}{
+		{
+			name:   "nothing is known yet",
+			tenant: kindtest.PodWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+			super:  kindtest.PodWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+		},
+		{
+			name:   "the super cluster finds no node",
+			tenant: kindtest.PodWith("", corev1.PodStatus{Phase: corev1.PodPending}),
+			super: kindtest.PodWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: 1 Insufficient cpu."},
+			}}),
+			want: &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "super cluster r1: no node takes the pod now: too little cpu is free"},
+			}},
+		},
+		{
+			name: "the time of the transition stays",
+			tenant: kindtest.PodWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "before", LastTransitionTime: earlier, ObservedGeneration: 3},
+			}}),
+			super: kindtest.PodWith("", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "now", LastTransitionTime: metav1.Unix(200, 0), ObservedGeneration: 1},
+			}}),
+			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "super cluster r1: no node takes the pod now; its operator can read why", LastTransitionTime: earlier, ObservedGeneration: 3},
+			}},
+		},
+		{
+			name: "a pod that runs",
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{
+				Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2, StartTime: &metav1.Time{},
+				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), kindtest.Condition(corev1.PodResizePending, corev1.ConditionTrue, "stale")},
+			}),
+			super: kindtest.PodWith("n1", corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "10.0.0.1", NominatedNodeName: "n2", QOSClass: corev1.PodQOSBurstable, ObservedGeneration: 7,
+				Conditions: []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue, ObservedGeneration: 7}, kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "super"),
+				},
+			}),
+			want: &corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "10.0.0.1", QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2,
+				Conditions: []corev1.PodCondition{
+					kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, ""), kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"),
+				},
+			},
+		},
+		{
+			name:   "names of the super cluster",
+			tenant: kindtest.PodNamed("web", "tenant-uid", kindtest.PodWith("r1.n1", corev1.PodStatus{})),
+			super: kindtest.PodNamed("vc-web", "super-uid", kindtest.PodWith("n1", corev1.PodStatus{
+				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_vc-web(super-uid)")},
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Message: "back-off 10s restarting failed container=c pod=p_vc-web(super-uid)"},
+				}}},
+			})),
+			want: &corev1.PodStatus{
+				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodReady, corev1.ConditionFalse, "back-off of p_web(tenant-uid)")},
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Message: "back-off 10s restarting failed container=c pod=p_web(tenant-uid)"},
+				}}},
+			},
+		},
+		{
+			name: "what others than kubelets say in the tenant stays",
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), kindtest.Condition("example.com/checked", corev1.ConditionTrue, ""),
+			}}),
+			super: kindtest.PodWith("n1", corev1.PodStatus{Phase: corev1.PodFailed}),
+			want: &corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{
+				kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by the tenant"), kindtest.Condition("example.com/checked", corev1.ConditionTrue, ""),
+			}},
+		},
+		{
+			name:   "unless the super cluster says it too",
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionFalse, "before")}}),
+			super:  kindtest.PodWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}}),
+			want:   &corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.DisruptionTarget, corev1.ConditionTrue, "evicted by a kubelet")}},
+		},
+		{
+			name:   "a readiness gate that is not True bounds Ready",
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition("gate", corev1.ConditionFalse, "mine")}}, "gate"),
+			super: kindtest.PodWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{
+				kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, ""), kindtest.Condition("gate", corev1.ConditionTrue, "not mine"),
+			}}),
+			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{
+					Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "readiness gate gate is not True",
+					LastTransitionTime: metav1.Unix(300, 0),
+				},
+				kindtest.Condition("gate", corev1.ConditionFalse, "mine"),
+			}},
+		},
+		{
+			name:   "a readiness gate that is True",
+			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition("gate", corev1.ConditionTrue, "")}}, "gate"),
+			super:  kindtest.PodWith("n1", corev1.PodStatus{Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodReady, corev1.ConditionTrue, "")}}),
+			want: &corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(300, 0)}, kindtest.Condition("gate", corev1.ConditionTrue, ""),
+			}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			untouched := []*corev1.Pod{tc.tenant.DeepCopy(), tc.super.DeepCopy()}
+			got, changes := podspec.TenantPodStatus(tc.tenant, tc.super, "r1", time.Unix(300, 0))
+			require.Equal(t, tc.want != nil, changes)
+			require.Empty(t, cmp.Diff(tc.want, got))
+			require.Empty(t, cmp.Diff(untouched, []*corev1.Pod{tc.tenant, tc.super}), "the pods lie in caches")
+		})
+	}
+}
 
 // statuses returns one of each container: those whose names begin with "+" are ready.
 func statuses(names ...string) []corev1.ContainerStatus {

@@ -1,4 +1,4 @@
-package kinds_test
+package podspec_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package kinds_test
+package podspec_test
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -485,4 +486,78 @@ func BenchmarkSuperPod(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestPolicyOfMetadata lets an operator allow domains for one kind. The deny-list and the VirtualCluster still hold.
+func TestPolicyOfMetadata(t *testing.T) {
+	t.Parallel()
+	spec := policy.Default().Spec().DeepCopy()
+	spec.Metadata.Annotations = []string{"*.kubernetes.io", "prometheus.io"}
+	spec.Metadata.ByResource = []tenancyv1alpha1.ResourceMetadata{{Resource: "pods", Labels: []string{"example.org"}}}
+	allowing, err := policy.New("allowing", spec)
+	require.NoError(t, err)
+	metadata := map[string]string{"example.org/team": "a", "prometheus.io/scrape": "true", "pod-security.kubernetes.io/enforce": "privileged", "secret": "s"}
+	pod := kindtest.TenantPod(nil)
+	pod.Labels, pod.Annotations = metadata, metadata
+	superPod := &corev1.Pod{}
+	podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), &kind.Rules{Policy: allowing, Opaque: []string{"sec"}}, &podspec.PodEnvironment{})
+	require.Equal(t, "example.org/team", superPod.Annotations["tenancy.x-k8s.io/copied-labels"])
+	require.Equal(t, "prometheus.io/scrape", superPod.Annotations["tenancy.x-k8s.io/copied-annotations"])
+
+	// Another policy takes back what this one allowed.
+	superPod.UID = "super-uid"
+	podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), nil, &podspec.PodEnvironment{})
+	require.NotContains(t, superPod.Labels, "example.org/team")
+	require.NotContains(t, superPod.Annotations, "prometheus.io/scrape")
+	require.Equal(t, "s", superPod.Labels["secret"])
+}
+
+// TestMonstrousResize lets a tenant resize a container to more than can be written out.
+func TestMonstrousResize(t *testing.T) {
+	t.Parallel()
+	superPod := kindtest.TenantPod(func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: builders.Resources("memory", "1Mi"), Limits: builders.Resources("memory", "2Mi")}
+	})
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Requests = builders.Resources("memory", "1e1000000")
+	})
+	podspec.ResizePod(pod, superPod)
+	for _, list := range []corev1.ResourceList{superPod.Spec.Containers[0].Resources.Requests, superPod.Spec.Containers[0].Resources.Limits} {
+		require.EqualValues(t, 1<<53, list.Memory().Value(), "a default limit is raised to the request")
+	}
+}
+
+const labelsUp = "tenancy.x-k8s.io/labels-from-super"
+
+// FuzzMetaUp lets labels come up and go down again and again: after one turn nothing changes, and no key of ours in the
+// tenant is written or removed.
+func FuzzMetaUp(f *testing.F) {
+	f.Add("net.io/ip", "1", "mine", "2", "net.io/ip", "net.io/")
+	f.Add("scheduler.tenancy.x-k8s.io/superCluster", "r2", "net.io/a", "0", "net.io/a,,x", "s")
+	f.Fuzz(func(t *testing.T, superKey, superValue, tenantKey, tenantValue, list, prefix string) {
+		const ours = "scheduler.tenancy.x-k8s.io/superCluster"
+		tenantPod := builders.Pod("web", "p").Obj()
+		tenantPod.Labels = map[string]string{tenantKey: tenantValue, ours: "r1"}
+		tenantPod.Annotations = map[string]string{labelsUp: list}
+		rules := &kind.Rules{Transparent: []string{prefix}}
+		superPod := &corev1.Pod{}
+		podspec.SuperPod(tenantPod, superPod, kindtest.OwnerOf("uid"), rules, &podspec.PodEnvironment{})
+		superPod.UID = "super"
+		if _, ofTenant := superPod.Labels[superKey]; !ofTenant {
+			superPod.Labels[superKey] = superValue
+		}
+		turn := func() (*corev1.Pod, *corev1.Pod) {
+			kind.MetaUp(superPod, tenantPod, rules.Transparent)
+			podspec.SuperPod(tenantPod, superPod, kindtest.OwnerOf("uid"), rules, nil)
+			return tenantPod.DeepCopy(), superPod.DeepCopy()
+		}
+		// What a tenant has written in the list may take two turns.
+		turn()
+		turn()
+		up, down := turn()
+		againUp, againDown := turn()
+		require.Empty(t, cmp.Diff(up, againUp))
+		require.Empty(t, cmp.Diff(down, againDown))
+		require.Equal(t, "r1", tenantPod.Labels[ours])
+	})
 }
