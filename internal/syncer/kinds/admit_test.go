@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +22,6 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/namespaces"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
-	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
@@ -152,114 +150,6 @@ func TestTenantLimitOfBytes(t *testing.T) {
 	configMap.Data["d"] = ""
 	require.Empty(t, reconcile().Data["d"], "what is there may shrink")
 }
-
-// TestClosedSuperCluster lets a tenant name a super cluster itself whose virtual Node takes no pods.
-func TestClosedSuperCluster(t *testing.T) {
-	t.Parallel()
-	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
-		return func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
-	}
-	for _, tc := range []struct {
-		name    string
-		change  func(*corev1.Node)
-		tolerat []corev1.Toleration
-		want    bool
-	}{
-		{name: "open", change: func(*corev1.Node) {}, want: true},
-		{name: "the taint of virtual Nodes", change: taint("virtual-kubelet.io/provider", corev1.TaintEffectNoSchedule), want: true},
-		{name: "cordoned", change: func(node *corev1.Node) { node.Spec.Unschedulable = true }},
-		{
-			name: "cordoned, and tolerated", change: func(node *corev1.Node) { node.Spec.Unschedulable = true },
-			tolerat: []corev1.Toleration{{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}},
-		},
-		{name: "NoSchedule", change: taint("maintenance", corev1.TaintEffectNoSchedule)},
-		{name: "NoExecute", change: taint("maintenance", corev1.TaintEffectNoExecute)},
-		{name: "PreferNoSchedule", change: taint("maintenance", corev1.TaintEffectPreferNoSchedule), want: true},
-		{
-			name: "tolerated", change: taint("maintenance", corev1.TaintEffectNoExecute), want: true,
-			tolerat: []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists}},
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			created := false
-			p := kindtest.NewPool(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-				created = true
-				return nil
-			}})
-			p.Placed(t)
-			p.Tenant.Policy = &policy.Ref{}
-			p.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
-				spec.Pods.Tolerations = []tenancyv1alpha1.TolerationRule{{Key: "maintenance"}, {Key: "node.kubernetes.io/unschedulable"}}
-			}))
-			node := builders.Node("r1").Obj()
-			tc.change(node)
-			p.Env.VirtualNode = func() *corev1.Node { return node }
-			p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "default"}}}
-			pod := kindtest.TenantPod(func(pod *corev1.Pod) { pod.Spec.Tolerations = tc.tolerat })
-			p.TenantCache[kind.Pod] = []client.Object{pod}
-			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
-			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
-			wait := &engine.WaitError{}
-			require.Equal(t, tc.want, created)
-			if tc.want {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorAs(t, err, &wait)
-			require.Contains(t, <-p.Events.Events, "SuperClusterClosed Super cluster r1 takes no new pods")
-		})
-	}
-}
-
-// TestLongestGrace holds that no super pod takes longer to end than the policy allows.
-func TestLongestGrace(t *testing.T) {
-	t.Parallel()
-	year := int64(31_536_000)
-	for _, tc := range []struct {
-		name string
-		// tenant is the tenant's pod, nil if it has deleted it with force.
-		tenant *corev1.Pod
-		change func(superPod *corev1.Pod)
-		// want is the grace period of the deletion, nil for none, -1 for the pod's own.
-		want *int64
-	}{
-		{name: "an orphan with a year", change: func(superPod *corev1.Pod) { superPod.Spec.TerminationGracePeriodSeconds = &year }, want: ptrTo(600)},
-		{name: "an orphan with little", change: func(*corev1.Pod) {}, want: ptrTo(-1)},
-		{name: "an orphan that is being deleted for a year", change: kindtest.Terminating(year), want: ptrTo(600)},
-		{name: "an orphan that is being deleted", change: kindtest.Terminating(30)},
-		{name: "the tenant deletes it within a year", tenant: kindtest.ProofPod("uid", kindtest.Terminating(year)), change: func(*corev1.Pod) {}, want: ptrTo(600)},
-		{name: "it is being deleted for a year", tenant: kindtest.ProofPod("uid", kindtest.Terminating(year)), change: kindtest.Terminating(year), want: ptrTo(600)},
-		{name: "it is being deleted for as long as may be", tenant: kindtest.ProofPod("uid", kindtest.Terminating(year)), change: kindtest.Terminating(600)},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			var got *int64
-			p := kindtest.NewPool(t, interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
-				deletion := (&client.DeleteOptions{}).ApplyOptions(options)
-				got = deletion.GracePeriodSeconds
-				if got == nil {
-					got = ptrTo(-1)
-				}
-				return nil
-			}})
-			superPod := kindtest.ProofSuperPod("uid", tc.change)
-			p.SuperCache[kind.Pod] = []client.Object{superPod}
-			tenantSide := kindtest.NewClientBuilder()
-			if tc.tenant != nil {
-				p.TenantCache[kind.Pod] = []client.Object{tc.tenant}
-				tenantSide = tenantSide.WithInterceptorFuncs(interceptor.Funcs{})
-			}
-			p.Tenant.Client = kindtest.Answering(tenantSide.Build(), kindtest.TenantUID)
-			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: superPod.Name}
-			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
-			require.NoError(t, err)
-			require.Empty(t, cmp.Diff(tc.want, got))
-		})
-	}
-}
-
-func ptrTo(value int64) *int64 { return &value }
 
 // TestTenantLimitBehindCache lets a tenant change what the cache of the super cluster does not show yet: its objects
 // stay counted.

@@ -3,7 +3,6 @@
 package kinds_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,25 +97,4 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
-}
-
-// TestNothingIsHeldOfWhatIsGone: a pod that was refused, and that its tenant deletes, leaves nothing: what is held is
-// bounded by the objects in the caches.
-func TestNothingIsHeldOfWhatIsGone(t *testing.T) {
-	t.Parallel()
-	c := newChosen(t)
-	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("exceeded quota: superpool, requested: pods=1"))
-	_, err := c.wait(time.Second)
-	require.Error(t, err)
-	pod := c.tenantPod()
-	require.True(t, c.Env.Said(c.key, pod, kind.ReasonFailedCreate))
-	require.NotEmpty(t, choice.UntakenOf(c.Env).Of(c.key).Message)
-
-	c.TenantCache[kind.Pod] = nil
-	_, err = c.reconcile()
-	require.NoError(t, err)
-	require.False(t, c.Env.Said(c.key, pod, kind.ReasonFailedCreate))
-	require.Empty(t, choice.UntakenOf(c.Env).Of(c.key))
-	_, waits := c.Env.QuotaWaiters.Next(c.key.Tenant, c.key.Namespace)
-	require.False(t, waits)
 }

@@ -1,4 +1,4 @@
-package kinds_test
+package pods_test
 
 import (
 	"context"
@@ -22,9 +22,31 @@ import (
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
+	"github.com/superpool/superpool/internal/syncer/kinds/choice"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
+
+// TestNothingIsHeldOfWhatIsGone: a pod that was refused, and that its tenant deletes, leaves nothing: what is held is
+// bounded by the objects in the caches.
+func TestNothingIsHeldOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	c := newChosen(t)
+	c.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "web-1", errors.New("exceeded quota: superpool, requested: pods=1"))
+	_, err := c.wait(time.Second)
+	require.Error(t, err)
+	pod := c.tenantPod()
+	require.True(t, c.Env.Said(c.key, pod, kind.ReasonFailedCreate))
+	require.NotEmpty(t, choice.UntakenOf(c.Env).Of(c.key).Message)
+
+	c.TenantCache[kind.Pod] = nil
+	_, err = c.reconcile()
+	require.NoError(t, err)
+	require.False(t, c.Env.Said(c.key, pod, kind.ReasonFailedCreate))
+	require.Empty(t, choice.UntakenOf(c.Env).Of(c.key))
+	_, waits := c.Env.QuotaWaiters.Next(c.key.Tenant, c.key.Namespace)
+	require.False(t, waits)
+}
 
 // chosen is a pool with patience of a minute and a pod that names it. The caches show what the API servers hold when
 // refresh is called.

@@ -1,4 +1,4 @@
-package kinds_test
+package pods_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package kinds_test
+package pods_test
 
 import (
 	"context"
@@ -507,6 +507,35 @@ func TestWhatGoesDown(t *testing.T) {
 			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(tc.want, got))
+		})
+	}
+}
+
+// TestStatusOfAnyExponent: the status of a tenant's pod is compared with that of its super pod.
+func TestStatusOfAnyExponent(t *testing.T) {
+	t.Parallel()
+	for _, written := range []string{"1e2147483647", "0e2147483647"} {
+		t.Run(written, func(t *testing.T) {
+			t.Parallel()
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			status := func(memory string) []corev1.ContainerStatus {
+				return []corev1.ContainerStatus{{Name: "main", AllocatedResources: builders.Resources("memory", memory)}}
+			}
+			_, superPod, key := p.Running(t, func(pod *corev1.Pod) {
+				pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, status(written)
+			})
+			superPod.Status.ContainerStatuses = status("4")
+			done := make(chan error, 1)
+			go func() {
+				_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				require.NoError(t, err)
+			case <-time.After(10 * time.Second):
+				t.Fatal("the reconcile takes more than 10 s")
+			}
 		})
 	}
 }
