@@ -1,4 +1,4 @@
-package kinds_test
+package copier_test
 
 import (
 	"context"
