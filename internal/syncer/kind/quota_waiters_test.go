@@ -1,4 +1,4 @@
-package kinds_test
+package kind_test
 
 import (
 	"testing"
