@@ -60,8 +60,8 @@ func parseSuite(content []byte) ([]string, error) {
 	return names, nil
 }
 
-// readKnown reads the names of tests that are known to fail, one a line; # begins a comment. "" names none. Each must be
-// one of all.
+// readKnown reads the names of tests that are known to fail, one a line; # begins a comment. "" names none. Each must
+// be one of all.
 func readKnown(path string, all []string) (sets.Set[string], error) {
 	known := sets.New[string]()
 	if path == "" {

@@ -60,6 +60,6 @@ func addUp(t *testing.T, rules *policy.Policy) {
 		require.LessOrEqual(t, bytes, int64(etcd), "%s", spec.Name)
 		sum += bytes
 	}
-	require.LessOrEqual(t, sum, int64(etcd/10))
+	require.LessOrEqual(t, sum, int64(etcd/10), "one tenant may fill more than a tenth of an etcd: a larger limit of one kind is taken from another")
 	require.Greater(t, sum, int64(etcd/12), "there is no reason to give less")
 }
