@@ -18,6 +18,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	pluginargs "github.com/superpool/superpool/apis/config"
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins"
@@ -98,7 +99,11 @@ func (s *bench) gang(size int) []*corev1.Pod {
 }
 
 func (s *bench) plugin(name string) framework.Plugin {
-	plugin, err := s.registry[name](s.b.Context(), nil, s)
+	var args runtime.Object
+	if name == namespacegang.Name {
+		args = &pluginargs.NamespaceGangArgs{PermitWaitingTimeSeconds: 30}
+	}
+	plugin, err := s.registry[name](s.b.Context(), args, s)
 	require.NoError(s.b, err)
 	return plugin
 }

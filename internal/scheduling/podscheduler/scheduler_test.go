@@ -234,7 +234,7 @@ func (c *tenantControlPlane) cluster(name string, change ...func(*corev1.Node)) 
 
 // place says that a namespace holds cpu in a super cluster.
 func (c *tenantControlPlane) place(namespace, cluster, cpu string) {
-	np := builders.Placement("tenant", namespace).Held(cluster, 1, "cpu", cpu, "pods", "1000").Obj()
+	np := builders.Placement("tenant", namespace).Held(cluster, 1, "cpu", cpu, "pods", "1000000").Obj()
 	c.placements = append(c.placements, *np)
 	stored := &schedulerv1alpha1.NamespacePlacement{}
 	if err := c.meta.Get(c.ctx, client.ObjectKeyFromObject(np), stored); err == nil {
