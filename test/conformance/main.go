@@ -102,14 +102,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := results.choose(all, *focus, *skip)
+	chosen, err := results.choose(all, *focus, *skip, *known)
 	if err != nil {
 		return err
 	}
 	if err := results.readLacks(*missing, chosen, out); err != nil {
-		return err
-	}
-	if results.known, err = readKnown(*known, all); err != nil {
 		return err
 	}
 	stopQuotas, err := setQuotas(ctx, config.Host, tenant, *quota, asked, out)
@@ -135,8 +132,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// choose returns which of all tests are to be run, and records that the others are not.
-func (s *store) choose(all []string, focus, skip string) ([]string, error) {
+// choose returns which of all tests are to be run, and records that the others are not, and which are known to fail.
+func (s *store) choose(all []string, focus, skip, known string) (_ []string, err error) {
+	if s.known, err = readKnown(known, all); err != nil {
+		return nil, err
+	}
 	chosen, left, err := choose(all, focus, skip)
 	if err != nil {
 		return nil, err
