@@ -257,8 +257,8 @@ conformance: conformance-plan bin/e2e.test bin/kubectl ## Run Kubernetes' confor
 	$(GO) run ./test/conformance --kubeconfig '$(CONFORMANCE_KUBECONFIG)' --focus '$(FOCUS)' --skip '$(SKIP)' $(CONFORMANCE_FLAGS)
 
 .PHONY: test-conformance
-test-conformance: CONFORMANCE_FLAGS := --workers 4 --cpu 600m --pods 30 --timeout 7m --known test/conformance/known.txt
-test-conformance: ## Start the real nodes, run the conformance tests that have no result yet, and take them down. Needs root.
+test-conformance: CONFORMANCE_FLAGS := --workers 4 --cpu 600m --pods 30 --timeout 7m --known test/conformance/known.txt --out _output/conformance/$(shell git rev-parse --short=12 HEAD)
+test-conformance: ## Start the real nodes, run the conformance tests that have no result at this commit yet, and take them down. Needs root.
 	@$(MAKE) --no-print-directory realnodes
 	@code=0; $(MAKE) --no-print-directory conformance CONFORMANCE_FLAGS='$(CONFORMANCE_FLAGS)' || code=$$?; $(MAKE) --no-print-directory realnodes-down; exit $$code
 

@@ -378,12 +378,12 @@ func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *co
 	if group.Name == "" {
 		return
 	}
-	if pl.gangs.takeBack(group, pod.UID) {
-		pl.activate(ctx, pod) // Permit may have rejected it just before it was let go
-	}
-	if pl.gangs.forget(group, pod.UID) {
+	if pl.gangs.forget(group, pod.UID) { // before takeBack: from here on nobody lets it go
 		pl.release(pl.gangs.lose(group, false, true), fmt.Sprintf("gang %s: pod %s was not placed", group.Name, pod.Name))
 		pl.end(ctx, group)
+	}
+	if pl.gangs.takeBack(group, pod.UID) {
+		pl.activate(ctx, pod) // Permit may have rejected it just before it was let go
 	}
 }
 

@@ -31,7 +31,7 @@ type State struct {
 	// and when it is deleted.
 	activated sets.Set[types.UID]
 	// leaders holds, by gang and profile, the member that events try: the first that was tried, as long as it waits. An
-	// entry goes with its pod, and when that is kept out of the queue.
+	// entry goes with its pod, when that is let go or kept out of the queue, and when the gang can do without it.
 	leaders map[types.NamespacedName]map[string]leader
 	// letGo holds, by gang, the super clusters of members that were let go. One goes when the informer shows the member
 	// there, when it is deleted, and when its choice could not be written.
@@ -251,6 +251,7 @@ func (s *State) begins(name types.NamespacedName, pod types.UID) {
 		delete(s.tried, name)
 	}
 	s.activated.Delete(pod)
+	s.drop(name, pod) // who is tried is not let go: its choice was taken back, or came to nothing
 }
 
 // gone forgets a pod that was deleted, or is no member of that gang any more.

@@ -145,7 +145,7 @@ func TestState(t *testing.T) {
 				counts = append(counts, s.roster(mpi, "gang", list).placed)
 				s.takeBack(mpi, a.UID)
 				counts = append(counts, s.roster(mpi, "gang", list).placed)
-				s.takeBack(mpi, b.UID)
+				s.begins(mpi, b.UID)
 				return append(counts, s.roster(mpi, "gang", list).placed, len(s.letGo))
 			},
 			want: []int{0, 2, 1, 0, 0},

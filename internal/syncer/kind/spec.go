@@ -43,7 +43,8 @@ type Spec struct {
 	// InSync returns whether an object looks as if nothing were to be done about it, so that others go before it
 	// (Env.InSync); nil means that none does. superObject is nil if there is none.
 	InSync func(tenantObject, superObject client.Object) bool
-	// Aside is whether nothing but its own reconciler waits for its caches, which may never be synced.
+	// Aside is whether nothing waits for its caches, which may never be synced, but its own reconciler, and where it is
+	// Cleared a namespace that is to hold no more pods here.
 	Aside bool
 	// Last is whether its informer in the super cluster starts once the others there are synced, but for those Aside:
 	// it reads much that nobody waits for. Only with Aside.
