@@ -68,8 +68,8 @@ func TestIsSerial(t *testing.T) {
 	}
 }
 
-// TestKnown: what is known to fail fails no run, and is told of when it passes.
-func TestKnown(t *testing.T) {
+// TestKnownFailures: what is known to fail fails no run, and is told of when it passes.
+func TestKnownFailures(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "known.txt")
 	require.NoError(t, os.WriteFile(path, []byte("# nodes are shared\n"+plainTest+"\n\n  "+slowTest+"\n"), 0o600))
