@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,10 +239,10 @@ func TestGrowthIsOneChange(t *testing.T) {
 		for _, pod := range pods {
 			events.OnAdd(pod, true)
 		}
-		require.Zero(t, lists.lists)
+		require.Zero(t, lists.lists.Load())
 		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
 		synctest.Wait()
-		require.Equal(t, 1, lists.lists)
+		require.EqualValues(t, 1, lists.lists.Load())
 		require.Len(t, handle.activated, count)
 		require.Empty(t, pl.gangs.due)
 	})
@@ -366,11 +367,11 @@ func TestMemberThatFitsNowhere(t *testing.T) {
 // counting is an Indexer that counts how often the members of a group are listed.
 type counting struct {
 	cache.Indexer
-	lists int
+	lists atomic.Int64
 }
 
 func (c *counting) ByIndex(name, value string) ([]any, error) {
-	c.lists++
+	c.lists.Add(1)
 	return c.Indexer.ByIndex(name, value) //nolint:wrapcheck // it is a test's
 }
 
@@ -385,16 +386,17 @@ func TestDeletedMembers(t *testing.T) {
 		pl.shrunk(pod)
 	}
 	end(pods[3])
-	require.Equal(t, 1, lists.lists, "it is being placed")
+	require.EqualValues(t, 1, lists.lists.Load(), "it is being placed")
 	require.Empty(t, handle.rejected, "three are enough")
 	end(pods[2])
 	require.Equal(t, map[types.UID]int{"mpi-1": 1, "mpi-2": 1}, handle.rejected)
 
-	lists.lists, pl.gangs = 0, NewState() // it is not placed any more
+	lists.lists.Store(0)
+	pl.gangs = NewState() // it is not placed any more
 	pl.gangs.leads(mpi, pods[0])
 	end(pods[0])
 	end(pods[1])
-	require.Zero(t, lists.lists)
+	require.Zero(t, lists.lists.Load())
 	require.Empty(t, pl.gangs.leaders, "what is known of a member goes with it")
 }
 
