@@ -285,6 +285,17 @@ func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 	})
 }
 
+// TestUnreserveOfAMemberLetGo: Permit may have rejected a member just before it was let go. No event tries it then.
+func TestUnreserveOfAMemberLetGo(t *testing.T) {
+	pl, handle, pods := placing(t, 3)
+	_, _, what := pl.gangs.permit(mpi, pods[1].UID, 2)
+	require.Equal(t, goes, what)
+	pl.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "r1")
+	require.Equal(t, []string{"mpi-1"}, handle.activated)
+	require.Equal(t, map[types.UID]string{"mpi-2": "r1"}, pl.gangs.letGo[mpi])
+	require.Empty(t, handle.rejected, "the others stay where they are")
+}
+
 // TestPodMadeAnew: of a pod whose deletion no watch told of, before another one of its name, nothing is kept.
 func TestPodMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
