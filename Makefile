@@ -60,7 +60,7 @@ help: ## List the targets.
 	  /^[a-z][a-z0-9-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: demo-plan $(POOL_PROGRAMS) ## Start four control planes and the pool, and run the experiment step by step.
+demo: $(POOL_PROGRAMS) ## Start four control planes and the pool, and run the experiment step by step.
 	@hack/demo.sh
 
 .PHONY: demo-down
@@ -68,7 +68,7 @@ demo-down: ## Remove everything that the demo started.
 	@hack/demo-down.sh
 
 .PHONY: demo-single
-demo-single: demo-plan $(POOL_PROGRAMS) ## Start a cluster without a pool and a tenant, and run a Deployment of it step by step.
+demo-single: $(POOL_PROGRAMS) ## Start a cluster without a pool and a tenant, and run a Deployment of it step by step.
 	@hack/demo-single.sh
 
 .PHONY: demo-single-down
@@ -80,7 +80,7 @@ realnodes: realnodes-images ## Start the pool with real nodes: kubelets, contain
 	@hack/realnodes/up.sh
 
 .PHONY: realnodes-images
-realnodes-images: realnodes-check realnodes-plan $(addprefix bin/,$(REALNODES_TOOLS)) build $(BED_PROGRAMS)
+realnodes-images: realnodes-check $(addprefix bin/,$(REALNODES_TOOLS)) build $(BED_PROGRAMS)
 	@COREDNS_VERSION=$(COREDNS_VERSION) METRICS_SERVER_VERSION=$(METRICS_SERVER_VERSION) \
 	  LOCAL_PATH_PROVISIONER_VERSION=$(LOCAL_PATH_PROVISIONER_VERSION) hack/realnodes/images.sh
 
@@ -97,14 +97,6 @@ realnodes-down: ## Remove everything that make realnodes started.
 	@hack/realnodes/down.sh
 
 ##@ Build
-
-# What a target is about to build, and how long that takes, before it begins.
-.PHONY: demo-plan realnodes-plan conformance-plan
-demo-plan: PROGRAMS := $(POOL_PROGRAMS)
-realnodes-plan: PROGRAMS := $(REALNODES_TOOLS:%=bin/%) build $(BED_PROGRAMS)
-conformance-plan: PROGRAMS := bin/e2e.test bin/kubectl
-demo-plan realnodes-plan conformance-plan: %-plan:
-	@$(MAKE) --no-print-directory -n $(PROGRAMS) | hack/build-plan.sh $*
 
 .PHONY: build
 build: | bin ## Build our programs into bin/.
@@ -253,7 +245,7 @@ test-realnodes: realnodes-images ## Run the tests on real nodes and the demo's e
 # Tests of CONFORMANCE_KUBECONFIG's control plane; FOCUS and SKIP are regular expressions over their names.
 CONFORMANCE_KUBECONFIG ?= _output/realnodes/vc-sample-1.kubeconfig
 .PHONY: conformance
-conformance: conformance-plan bin/e2e.test bin/kubectl ## Run Kubernetes' conformance tests against a tenant: FOCUS='...' SKIP='...'. Resumes; see _output/conformance/report.md.
+conformance: bin/e2e.test bin/kubectl ## Run Kubernetes' conformance tests against a tenant: FOCUS='...' SKIP='...'. Resumes; see _output/conformance/report.md.
 	$(GO) run ./test/conformance --kubeconfig '$(CONFORMANCE_KUBECONFIG)' --focus '$(FOCUS)' --skip '$(SKIP)' $(CONFORMANCE_FLAGS)
 
 .PHONY: test-conformance

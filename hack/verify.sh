@@ -7,7 +7,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # To add a check: write a function check_NAME, name it in `checks` where it runs. Cheap ones first.
-checks=(license shell commits prose modules layers tidy format vet lint logging kustomize clean)
+checks=(license shell commits modules layers tidy format vet lint logging kustomize clean)
 
 check_license() { # LICENSE holds the whole text of Apache-2.0, at the root of every Go module of ours.
   grep -q "Apache License" LICENSE && grep -q "Version 2.0, January 2004" LICENSE && grep -q "END OF TERMS AND CONDITIONS" LICENSE
@@ -38,8 +38,6 @@ check_commits() {
   done
   return "$failed"
 }
-
-check_prose() { hack/verify-prose.sh; } # Wraps at 120 columns.
 
 # check_modules: scripts and tests find the files of modules by module_dir and modcache.Dir, which download them;
 # `go list -m` prints an empty folder for a module that is not in the module cache.

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/superpool/superpool/test/controlplane"
 )
 
 // programs makes a folder of scripts that take the place of programs, and returns a PATH that begins with it.
@@ -19,19 +17,6 @@ func programs(t *testing.T, scripts map[string]string) string {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/bash\n"+script), 0o755)) //nolint:gosec // they are run
 	}
 	return "PATH=" + folder + string(os.PathListSeparator) + os.Getenv("PATH")
-}
-
-// copied copies a script of the repository to the same place in a folder of its own, and returns that folder.
-func copied(t *testing.T, script string) string {
-	t.Helper()
-	root, err := controlplane.Root()
-	require.NoError(t, err)
-	content, err := os.ReadFile(filepath.Join(root, script))
-	require.NoError(t, err)
-	folder := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(folder, filepath.Dir(script)), 0o755)) //nolint:gosec // a checkout
-	require.NoError(t, os.WriteFile(filepath.Join(folder, script), content, 0o755))     //nolint:gosec // it is run
-	return folder
 }
 
 func TestModuleDir(t *testing.T) {
@@ -63,53 +48,6 @@ func TestModuleDir(t *testing.T) {
 			require.Equal(t, tc.want, output)
 		})
 	}
-}
-
-func TestBuildPlan(t *testing.T) {
-	t.Parallel()
-	const (
-		etcd = `cd hack/tools && ../gobuild.sh "etcd" go build -o bin/etcd` + "\n"
-		kwok = `cd hack/tools && GOBIN="bin" ../gobuild.sh "kwok v0.7.0" go install` + "\n"
-		kube = `cd hack/tools && ../gobuild.sh "kube-apiserver v1.34.10" go build` + "\n"
-		ours = `hack/gobuild.sh "syncer vc-scheduler" go build` + "\n"
-		test = `../../gobuild.sh "conformance tests" go build` + "\n"
-	)
-	for _, tc := range []struct{ name, plan, want string }{
-		{name: "nothing to build", plan: "mkdir -p bin\n"},
-		{name: "our programs are there", plan: ours},
-		{
-			name: "tools", plan: etcd + kwok + kube + ours,
-			want: "make demo builds 3 programs into bin/, once: etcd kwok kube-apiserver\nOn two cores this takes about 5 min and the downloads;",
-		},
-		{name: "conformance", plan: test, want: "make demo builds 1 program into bin/, once: e2e.test\n"},
-		{name: "a small one", plan: etcd, want: "less than a minute and the downloads"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			folder := copied(t, "hack/build-plan.sh")
-			require.NoError(t, os.Mkdir(filepath.Join(folder, "bin"), 0o700))
-			for _, program := range []string{"syncer", "vc-scheduler"} {
-				require.NoError(t, os.WriteFile(filepath.Join(folder, "bin", program), nil, 0o700)) //nolint:gosec // a program
-			}
-			output, err := bash(t, `"$FOLDER/hack/build-plan.sh" demo <<<"$PLAN"`, "FOLDER="+folder, "PLAN="+tc.plan)
-			require.NoError(t, err, output)
-			if tc.want == "" {
-				require.Empty(t, output)
-			}
-			require.Contains(t, output, tc.want)
-		})
-	}
-}
-
-// TestEveryProgramHasATime compares what the Makefile builds with the times of build-plan.sh.
-func TestEveryProgramHasATime(t *testing.T) {
-	t.Parallel()
-	output, err := bash(t, `all() { make --no-print-directory -n -B "$@" | sed -nE 's/.*gobuild\.sh "([^"]*)".*/\1/p'; }
-all tools build realnodes-images | sed 's/ v[0-9.]*$//' | tr ' ' '\n' | sort -u | while read -r name; do
-  grep -qF "[$name]=" hack/build-plan.sh || echo "no time for $name"
-done`)
-	require.NoError(t, err, output)
-	require.Empty(t, output)
 }
 
 func TestCheckNamesWhatImagesLack(t *testing.T) {
