@@ -56,11 +56,17 @@ type informers struct {
 
 type informer struct {
 	toolscache.SharedIndexInformer
+	// handled is whether the handler has had what the first list brought.
+	handled func() bool
 	// wide is not nil if the informer watches all namespaces and keeps the objects of some.
 	wide *wide
 	// stop ends it, and takes what it keeps off the tenant's budget.
 	stop func()
 }
+
+// HasSynced returns whether the first list is in the cache and its objects are counted, which the event handler does:
+// limits read before would let in more than there may be.
+func (i *informer) HasSynced() bool { return i.handled() }
 
 // knows returns whether the cache holds all objects of a namespace.
 func (i *informer) knows(namespace string) bool {
@@ -154,18 +160,20 @@ func (i *informers) start(ctx context.Context, from source) error {
 	}
 	account := i.bounds.Account()
 	account.Beside = besideOf(from.kind)
-	if _, err := account.Follow(shared, trim, engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind, all))); err != nil {
+	registration, err := account.Follow(shared, trim, engage.Handler(ctx, "informer of kind "+from.kind, nil, i.handler(from.kind, all)))
+	if err != nil {
 		stop()
 		return fmt.Errorf("following the informer of kind %s: %w", from.kind, err)
 	}
-	i.running[from] = &informer{SharedIndexInformer: shared, wide: all, stop: func() { stop(); account.Close() }}
+	started := &informer{SharedIndexInformer: shared, handled: registration.HasSynced, wide: all, stop: func() { stop(); account.Close() }}
+	i.running[from] = started
 	i.group.Go(func() {
 		defer account.Close()
 		shared.RunWithContext(ctx)
 	})
 	i.group.Go(func() {
 		defer engage.Recover(ctx, "first list of kind "+from.kind, nil)
-		if toolscache.WaitForCacheSync(ctx.Done(), shared.HasSynced) {
+		if toolscache.WaitForCacheSync(ctx.Done(), started.HasSynced) {
 			if all != nil {
 				all.synced()
 			}

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -201,10 +203,7 @@ func BenchmarkNamespaceChanged(b *testing.B) {
 			made.tenant = &kind.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: made.cache}
 			s.setSession("a", made)
 			for _, from := range sources(specs, names, true, false, false) {
-				made.cache.running[from] = &informer{
-					SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, watched[from.kind].object, 0, watched[from.kind].indexers),
-					stop:                func() {},
-				}
+				made.cache.running[from] = running(toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, watched[from.kind].object, 0, watched[from.kind].indexers))
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -241,6 +240,42 @@ func TestHandlerPanics(t *testing.T) {
 	defer cancel()
 	require.NoError(t, cache.watch(ctx, []source{{kind: kind.ConfigMap, namespace: "web"}}))
 	require.Equal(t, "b", <-seen)
+}
+
+// TestSyncedOnceCounted: a cache that holds all objects answers only after each has gone through the event handler, which
+// counts them: what limits there are is not known before.
+func TestSyncedOnceCounted(t *testing.T) {
+	t.Parallel()
+	watched, err := watchedOf(&kind.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kind.TenantSide)
+	require.NoError(t, err)
+	objects := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "b"}},
+	}
+	counts, filled := make(chan struct{}), make(chan source, 1)
+	cache := &informers{
+		client: builders.Client(ownScheme()).WithObjects(objects...).Build(), watched: watched,
+		filled:  func(from source) { filled <- from },
+		changed: func(string, client.Object, client.Object) { <-counts },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cache.wait()
+	defer cancel()
+	release := sync.OnceFunc(func() { close(counts) })
+	defer release()
+	from := source{kind: kind.ConfigMap, namespace: "web"}
+	require.NoError(t, cache.watch(ctx, []source{from}))
+	require.Eventually(t, cache.running[from].SharedIndexInformer.HasSynced, time.Minute, time.Millisecond)
+	require.Len(t, cache.List(kind.ConfigMap), len(objects))
+
+	_, known := cache.Get(kind.ConfigMap, "web", "a")
+	require.False(t, known)
+	require.False(t, cache.synced())
+	release()
+	require.Equal(t, from, <-filled)
+	_, known = cache.Get(kind.ConfigMap, "web", "a")
+	require.True(t, known)
+	require.True(t, cache.synced())
 }
 
 // TestIndexPanics: an object on which an index panics is in the cache, and in no value of that index.

@@ -131,7 +131,7 @@ func TestSilentCache(t *testing.T) {
 		{name: "it is silent", passes: time.Hour},
 	} {
 		cache := &informers{live: newLiveness(clock, silence, nil), running: map[source]*informer{
-			{kind: kind.Pod}: {SharedIndexInformer: synced{shared}},
+			{kind: kind.Pod}: running(synced{shared}),
 		}}
 		clock.SetTime(clock.Now().Add(tc.passes))
 		object, isSynced := cache.Get(kind.Pod, "web", "p")

@@ -58,9 +58,14 @@ func newFilling() *filling {
 	return &filling{SharedIndexInformer: toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, podIndexers())}
 }
 
+// running is an informer without a handler: it is synced once what it has listed is in its store.
+func running(shared toolscache.SharedIndexInformer) *informer {
+	return &informer{SharedIndexInformer: shared, handled: shared.HasSynced, stop: func() {}}
+}
+
 // superOf returns the caches of a super cluster that has one informer.
 func superOf(nodes *filling) *informers {
-	return &informers{running: map[source]*informer{{kind: kind.Node}: {SharedIndexInformer: nodes}}}
+	return &informers{running: map[source]*informer{{kind: kind.Node}: running(nodes)}}
 }
 
 // TestSessionOfATenantThatHoldsNothing lets placements elsewhere change: the Nodes and volumes of the tenant are asked

@@ -127,7 +127,7 @@ func TestSuperNodeChanged(t *testing.T) {
 		require.NoError(t, pods.GetIndexer().Add(object))
 	}
 	s, woken := listen(t, kind.Node)
-	s.super.running = map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: pods}}
+	s.super.running = map[source]*informer{{kind: kind.Pod}: running(pods)}
 
 	s.superChanged(kind.Node, nil, builders.Node("n1").Obj())
 	got := map[string]int{}
@@ -144,7 +144,7 @@ func TestPriorityOfPods(t *testing.T) {
 	s, woken := listen(t, kind.Pod)
 	pods := newFilling()
 	pods.synced.Store(true)
-	s.super.running = map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: pods}}
+	s.super.running = map[source]*informer{{kind: kind.Pod}: running(pods)}
 	tenants := func(name, version, node string) *corev1.Pod {
 		pod := builders.Pod("web", name).Node(node).Obj()
 		pod.ResourceVersion = version
@@ -204,8 +204,8 @@ func TestRunningPodsDoNotHoldUpNewOnes(t *testing.T) {
 			for _, pods := range []*filling{tenantPods, superPods} {
 				pods.synced.Store(true)
 			}
-			s.super.running = map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: superPods}}
-			cache := &informers{running: map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: tenantPods}}}
+			s.super.running = map[source]*informer{{kind: kind.Pod}: running(superPods)}
+			cache := &informers{running: map[source]*informer{{kind: kind.Pod}: running(tenantPods)}}
 			s.sessions["a"] = &session{
 				syncer: s, tenant: &kind.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
 			}
@@ -283,7 +283,7 @@ func TestRoomInAQuota(t *testing.T) {
 			for i := range inNamespace {
 				require.NoError(t, pods.GetIndexer().Add(builders.Pod("web", fmt.Sprintf("p%d", i)).Obj()))
 			}
-			cache := &informers{running: map[source]*informer{{kind: kind.Pod}: {SharedIndexInformer: pods}}}
+			cache := &informers{running: map[source]*informer{{kind: kind.Pod}: running(pods)}}
 			s.sessions["a"] = &session{
 				syncer: s, tenant: &kind.Tenant{Tenant: &tenants.Tenant{Key: "a"}, Cache: cache}, changed: make(chan struct{}, 1), cache: cache,
 			}
