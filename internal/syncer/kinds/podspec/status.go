@@ -14,9 +14,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// kubeletConditions are the conditions that kubelets add and remove.
+// kubeletConditions are the conditions that kubelets add and remove. AllContainersRestarting is of Kubernetes 1.35.
 var kubeletConditions = [...]corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodResizePending, corev1.PodResizeInProgress,
+	"AllContainersRestarting",
 }
 
 // TenantPodStatus returns the desired status of a tenant's pod for that of its super pod, or false if the tenant's
@@ -40,7 +41,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string, now t
 	hideAdded(status, tenantPod, superPod)
 	hideZeros(status, tenantPod)
 	status.NominatedNodeName = ""
-	status.ResourceClaimStatuses = nil
+	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus = nil, nil // they name claims of the super cluster
 	status.ObservedGeneration = tenantPod.Status.ObservedGeneration
 	status.QOSClass = tenantPod.Status.QOSClass
 	gates, seen := gatesOf(tenantPod), sets.New[corev1.PodConditionType]()
