@@ -197,6 +197,19 @@ test-fuzz: ## Fuzz every parser and translation, one after the other: FUZZTIME=1
 test-e2e: $(POOL_PROGRAMS) ## Run the demo as a test, again with its programs killed at every step, and take it down.
 	$(GO) test -tags e2e -count 1 -timeout 30m $$TEST_ARGS ./test/e2e/...
 
+# Where etcd is, the others are: build-kubernetes.sh builds it last.
+OTHER_MINORS := $(foreach version,$(OTHER_KUBERNETES_VERSIONS),$(word 1,$(subst ., ,$(version:v%=%))).$(word 2,$(subst ., ,$(version:v%=%))))
+.PHONY: versions
+versions: $(OTHER_MINORS:%=bin/%/etcd) ## Build the control planes of other versions of Kubernetes into bin/1.35 and so on.
+
+bin/1.%/etcd: hack/tools/versions.mk hack/build-kubernetes.sh | bin
+	@GO='$(GO)' hack/build-kubernetes.sh $(filter v1.$*.%,$(OTHER_KUBERNETES_VERSIONS))
+	@touch $@
+
+.PHONY: test-versions
+test-versions: $(POOL_PROGRAMS) versions ## Run the tests on real API servers and the demo with control planes of other versions: MINORS='1.35 1.36'.
+	@hack/test-versions.sh $(or $(MINORS),$(OTHER_MINORS))
+
 .PHONY: test-demo
 test-demo: RUN := TestDemo$$|TestDemoNamesTheFailedStep
 test-demo: SKIP := TestDemo/(again,_with_vc|again,_with_the_syncers|its_placement|a_DaemonSet|a_standby)

@@ -7,8 +7,7 @@
 #   hack/update-kubernetes.sh v1.34.10
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-export GOFLAGS=-mod=mod GOWORK=off
-GO=${GO:-go}
+source "$ROOT/hack/lib/kubernetes.sh"
 
 fail() {
   echo "update-kubernetes: $*" >&2
@@ -31,9 +30,6 @@ library_version() {
   echo "v0.${version#v1.}"
 }
 
-# libraries: those in Kubernetes' staging folder, which its own go.mod requires without a version of theirs.
-libraries() { sed -nE 's|^\tk8s\.io/([a-z0-9-]+) => \./staging/src/k8s\.io/.*|\1|p' "$1"; }
-
 # update FOLDER: edits its go.mod. It changes the required libraries whose version is that of the previous Kubernetes;
 # the others stay as go mod tidy wrote them.
 update() {
@@ -50,19 +46,17 @@ update() {
 
 (($# == 1)) || { sed -n '2,/^set/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
 version=$1
-[[ $version =~ ^v1\.[0-9]+\.[0-9]+$ ]] || fail "$version is not a version of Kubernetes, as v1.34.10 is"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # Outside of our modules, whose replace lines would select another version.
 cd "$scratch"
-gomod=$("$GO" mod download -json "k8s.io/kubernetes@$version" | sed -nE 's/^\t"GoMod": "(.*)",?$/\1/p')
-[[ -n $gomod ]] || fail "there is no Kubernetes $version"
+gomod=$(kubernetes_gomod "$version")
 mapfile -t sums < <(git -C "$ROOT" ls-files '*go.sum' | sed "s|^|$ROOT/|")
 declare -A versions=()
 while read -r library; do
   versions[$library]=$(library_version "$library")
   [[ ${versions[$library]} == "v0.${version#v1.}" ]] || echo "update-kubernetes: k8s.io/$library v0.${version#v1.} cannot be downloaded, using ${versions[$library]}"
-done < <(libraries "$gomod")
+done < <(kubernetes_libraries "$gomod")
 ((${#versions[@]} > 0)) || fail "the go.mod of Kubernetes $version names no libraries"
 while read -r folder; do update "$folder"; done < <(cd "$ROOT" && git grep -lE '^\s*(require )?k8s\.io/kubernetes v' -- '*go.mod' | xargs -n 1 dirname)
 echo "update-kubernetes: read again what could end a program (docs/security.md): klog.Fatal, FlushAndExit and panics of kube-scheduler's cache, queue and handlers"

@@ -57,13 +57,25 @@ programs_of() {
   ! is_super "$1" || echo kube-scheduler
 }
 
+# bin_of CLUSTER: the folder of its programs: that of the minor version that CONTROL_PLANES names for what it is
+# ("tenant=1.35 super=1.36": bin/1.35, bin/1.36, by make versions), else bin/.
+bin_of() {
+  local role=tenant version
+  [[ $1 != meta ]] || role=meta
+  ! is_super "$1" || role=super
+  for version in ${CONTROL_PLANES:-}; do
+    [[ $version != "$role="* ]] || { echo "$BIN/${version#*=}"; return; }
+  done
+  echo "$BIN"
+}
+
 # start_cluster NAME: starts a control plane, and what plays the nodes of a super cluster. kwok waits until a Lease has
 # expired before it runs a node whose last kwok was killed. The API server is Service kubernetes at an address for
 # documents: those of the machine itself are none for endpoints.
 start_cluster() {
   local programs
   read -ra programs <<<"$(programs_of "$1" | xargs)"
-  "$BIN/controlplane" start "${programs[@]}" --name "$1" --folder "$OUT" --bin "$BIN" --first-port "$(cluster_port "$1")" \
+  "$BIN/controlplane" start "${programs[@]}" --name "$1" --folder "$OUT" --bin "$(bin_of "$1")" --first-port "$(cluster_port "$1")" \
     --advertise-address "192.0.2.$(($(cluster_number "$1") + 1))" --unlimited
   is_super "$1" || return 0
   run_detached "kwok-$1" "$BIN/kwok" --kubeconfig "$OUT/$1.kubeconfig" --manage-all-nodes --node-lease-duration-seconds 10

@@ -26,7 +26,7 @@ var api client.Client
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(klog.Background())
-	started, stop, err := controlplane.Start(controlplane.Options{})
+	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Tenant})
 	if err == nil {
 		api, err = client.New(started[0].Config, client.Options{Scheme: controlplane.Scheme()})
 	}

@@ -27,7 +27,7 @@ import (
 // TestQuotaComesFirst makes a test's namespace on a real API server: it gets the service account that a test waits for
 // after its quota.
 func TestQuotaComesFirst(t *testing.T) {
-	started, stop, err := controlplane.Start(controlplane.Options{})
+	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Tenant})
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	tenant, err := kubernetes.NewForConfig(started[0].Config)

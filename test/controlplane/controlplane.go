@@ -25,6 +25,8 @@ import (
 
 // Options describe one control plane.
 type Options struct {
+	// Role decides which version it has, see VersionsVariable.
+	Role Role
 	// CRDs are files and folders of CRDs to install; see SuperpoolCRDs.
 	CRDs []string
 	// DisableAdmission names admission plugins that need a controller which a test does not run. Without controllers
@@ -110,7 +112,7 @@ func StartIn(parent string, options ...Options) (started []*ControlPlane, stop f
 		c := &ControlPlane{}
 		started = append(started, c)
 		group.Go(func() {
-			release, err := c.start(filepath.Join(root, "bin"), folder, strconv.Itoa(i), option)
+			release, err := c.start(root, folder, strconv.Itoa(i), option)
 			if err != nil {
 				errs[i] = fmt.Errorf("starting a control plane (make test builds what it needs): %w", err)
 			}
@@ -130,7 +132,11 @@ func StartIn(parent string, options ...Options) (started []*ControlPlane, stop f
 }
 
 // start starts the programs. release gives their ports back, and is never nil.
-func (c *ControlPlane) start(bin, folder, name string, option Options) (release func(), err error) {
+func (c *ControlPlane) start(root, folder, name string, option Options) (release func(), err error) {
+	bin, err := option.Role.programs(root, os.Getenv(VersionsVariable))
+	if err != nil {
+		return func() {}, err
+	}
 	ports, release, err := launch.ReservePorts()
 	if err != nil {
 		return release, err

@@ -227,14 +227,14 @@ func (p *Pool) controlPlanes(ctx context.Context) ([]controlplane.Options, error
 	if err != nil {
 		return nil, err
 	}
-	side := controlplane.Options{Manager: !p.options.Lean}
+	side := controlplane.Options{Role: controlplane.Tenant, Manager: !p.options.Lean}
 	if p.options.Lean {
 		side.DisableAdmission = []string{"TaintNodesByCondition"}
 	}
 	options := []controlplane.Options{side}
-	options[0].CRDs = crds
+	options[0].Role, options[0].CRDs = controlplane.Meta, crds
 	for range p.options.Supers {
-		options = append(options, controlplane.Options{Controllers: true, ServiceClusterIPRange: "10.96.0.0/16"})
+		options = append(options, controlplane.Options{Role: controlplane.Super, Controllers: true, ServiceClusterIPRange: "10.96.0.0/16"})
 	}
 	for i := range p.options.Tenants {
 		side.ServiceClusterIPRange = fmt.Sprintf("10.96.%d.0/24", 128+i)

@@ -47,6 +47,21 @@ func bash(t *testing.T, script string, environment ...string) (string, error) {
 	return string(output), err
 }
 
+// TestBinOf: each control plane of the demo has the version that is named for what it is.
+func TestBinOf(t *testing.T) {
+	t.Parallel()
+	for versions, want := range map[string]string{
+		"":                                "meta= r1= r2= vc-sample-1=",
+		"tenant=1.35":                     "meta= r1= r2= vc-sample-1=/1.35",
+		"super=1.36 meta=1.35":            "meta=/1.35 r1=/1.36 r2=/1.36 vc-sample-1=",
+		"meta=1.37 super=1.37 tenant=1.3": "meta=/1.37 r1=/1.37 r2=/1.37 vc-sample-1=/1.3",
+	} {
+		output, err := bash(t, pool+`for name in "${CLUSTERS[@]}"; do bin=$(bin_of "$name"); echo "$name=${bin#"$BIN"}"; done | xargs`, "CONTROL_PLANES="+versions)
+		require.NoError(t, err, output)
+		require.Equal(t, want+"\n", output)
+	}
+}
+
 // TestOnlyFoldersOfAPoolAreRemoved names folders to scripts that remove all in them.
 func TestOnlyFoldersOfAPoolAreRemoved(t *testing.T) {
 	t.Parallel()

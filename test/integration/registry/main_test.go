@@ -104,7 +104,8 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, func() {}, err
 	}
-	started, stopServers, err := controlplane.Start(controlplane.Options{CRDs: crds}, controlplane.Options{}, controlplane.Options{}, controlplane.Options{})
+	started, stopServers, err := controlplane.Start(controlplane.Options{Role: controlplane.Meta, CRDs: crds}, controlplane.Options{Role: controlplane.Super},
+		controlplane.Options{Role: controlplane.Tenant}, controlplane.Options{Role: controlplane.Tenant})
 	if err != nil {
 		return nil, stopServers, err
 	}

@@ -23,7 +23,7 @@ import (
 // secondTenant returns the world as a second tenant sees it, to which something is guaranteed.
 func (w *world) secondTenant(t *testing.T, name string, guaranteed corev1.ResourceList) *world {
 	t.Helper()
-	started, stop, err := controlplane.Start(controlplane.Options{DisableAdmission: []string{"ResourceQuota", "ServiceAccount"}})
+	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Tenant, DisableAdmission: []string{"ResourceQuota", "ServiceAccount"}})
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	other := *w

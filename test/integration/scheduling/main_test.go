@@ -168,9 +168,9 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 	if err != nil {
 		return nil, func() {}, err
 	}
-	other := controlplane.Options{DisableAdmission: without}
-	started, stop, err := controlplane.Start(controlplane.Options{CRDs: crds, DisableAdmission: without},
-		controlplane.Options{CRDs: []string{podGroupCRD(schedulerPlugins)}, DisableAdmission: without}, other, other)
+	super := controlplane.Options{Role: controlplane.Super, DisableAdmission: without}
+	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Meta, CRDs: crds, DisableAdmission: without},
+		controlplane.Options{Role: controlplane.Tenant, CRDs: []string{podGroupCRD(schedulerPlugins)}, DisableAdmission: without}, super, super)
 	if err != nil {
 		return nil, stop, err
 	}

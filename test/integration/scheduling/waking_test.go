@@ -39,7 +39,7 @@ func (w *world) withoutRetries(t *testing.T) *world {
 // another adds a super cluster to the pool, for as long as the test runs. leave waits until it is gone.
 func (w *world) another(t *testing.T, id string) (leave func()) {
 	t.Helper()
-	started, stop, err := controlplane.Start(controlplane.Options{DisableAdmission: []string{"ResourceQuota", "ServiceAccount", "TaintNodesByCondition"}})
+	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Super, DisableAdmission: []string{"ResourceQuota", "ServiceAccount", "TaintNodesByCondition"}})
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	larger := *w

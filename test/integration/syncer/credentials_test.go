@@ -31,8 +31,8 @@ func TestCredentials(t *testing.T) {
 	require.NoError(t, err)
 	without := []string{"ResourceQuota"} // nobody fills the status of quotas
 	started, stop, err := controlplane.Start(
-		controlplane.Options{CRDs: []string{crds}, DisableAdmission: without, ServiceClusterIPRange: superServices},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
+		controlplane.Options{Role: controlplane.Super, CRDs: []string{crds}, DisableAdmission: without, ServiceClusterIPRange: superServices},
+		controlplane.Options{Role: controlplane.Tenant, DisableAdmission: without, ServiceClusterIPRange: tenantServices},
 	)
 	t.Cleanup(stop)
 	require.NoError(t, err)

@@ -41,6 +41,18 @@ var services = map[string]string{
 	"r1": superServices, "r2": superServices, ofTenant: tenantServices, "b": "10.0.129.0/24", "a": "10.0.130.0/24",
 }
 
+// roleOf returns what a control plane of a pool is for.
+func roleOf(name string) controlplane.Role {
+	switch name {
+	case metaCluster:
+		return controlplane.Meta
+	case "r1", "r2":
+		return controlplane.Super
+	default:
+		return controlplane.Tenant
+	}
+}
+
 // pool is control planes without controllers, each started when a test first needs it.
 type pool struct {
 	// quotas is whether API servers admit by ResourceQuotas.
@@ -124,7 +136,7 @@ func (p *pool) need(t *testing.T, names ...string) {
 		if p.planes[name] != nil {
 			continue
 		}
-		option := controlplane.Options{ServiceClusterIPRange: services[name]}
+		option := controlplane.Options{Role: roleOf(name), ServiceClusterIPRange: services[name]}
 		if !p.quotas {
 			option.DisableAdmission = []string{"ResourceQuota"}
 		}
@@ -167,12 +179,13 @@ func newPlane(t *testing.T, name string, started *controlplane.ControlPlane) *pl
 		require.NoError(t, err)
 		p.account = user.Config
 	}
-	switch name {
-	case metaCluster:
+	switch roleOf(name) {
+	case controlplane.Meta:
 		grants("base/vc-syncer-rbac.yaml", "vc-manager", "vc-syncer")
-	case "r1", "r2":
+	case controlplane.Super:
 		grants("supercluster/syncer.yaml", "superpool-system", "syncer")
 		create(t, p.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": name}})
+	case controlplane.Tenant:
 	}
 	return p
 }

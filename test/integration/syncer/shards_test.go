@@ -84,10 +84,10 @@ func newSharing(t *testing.T, count int) *sharing {
 	crds, err := controlplane.SuperpoolCRDs()
 	require.NoError(t, err)
 	without := []string{"ResourceQuota"} // nobody fills the status of quotas
-	ofTenant := controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices}
+	ofTenant := controlplane.Options{Role: controlplane.Tenant, DisableAdmission: without, ServiceClusterIPRange: tenantServices}
 	started, stop, err := controlplane.Start(
-		controlplane.Options{CRDs: []string{crds}, DisableAdmission: without},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: superServices},
+		controlplane.Options{Role: controlplane.Meta, CRDs: []string{crds}, DisableAdmission: without},
+		controlplane.Options{Role: controlplane.Super, DisableAdmission: without, ServiceClusterIPRange: superServices},
 		ofTenant, ofTenant, ofTenant,
 	)
 	t.Cleanup(stop)

@@ -31,9 +31,9 @@ func TestSingle(t *testing.T) {
 	require.NoError(t, err)
 	without := []string{"ResourceQuota"} // nobody fills the status of quotas
 	started, stop, err := controlplane.Start(
-		controlplane.Options{CRDs: []string{crds}, DisableAdmission: without, ServiceClusterIPRange: superServices},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
-		controlplane.Options{DisableAdmission: without, ServiceClusterIPRange: tenantServices},
+		controlplane.Options{Role: controlplane.Super, CRDs: []string{crds}, DisableAdmission: without, ServiceClusterIPRange: superServices},
+		controlplane.Options{Role: controlplane.Tenant, DisableAdmission: without, ServiceClusterIPRange: tenantServices},
+		controlplane.Options{Role: controlplane.Tenant, DisableAdmission: without, ServiceClusterIPRange: tenantServices},
 	)
 	t.Cleanup(stop)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ import (
 // serve it, and nothing else: who has one node has that one.
 func TestRightsOfANode(t *testing.T) {
 	t.Parallel()
-	started, stop, err := controlplane.Start(controlplane.Options{})
+	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Super})
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	super := started[0]
