@@ -1,7 +1,6 @@
 package podspec_test
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/randfill"
 
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders/kindtest"
@@ -134,54 +132,6 @@ func TestTenantPodStatus(t *testing.T) {
 			require.Empty(t, cmp.Diff(tc.want, got))
 			require.Empty(t, cmp.Diff(untouched, []*corev1.Pod{tc.tenant, tc.super}), "the pods lie in caches")
 		})
-	}
-}
-
-// TestEveryFieldOfPodStatus holds where each field of a tenant's pod comes from. A field that a later version of
-// Kubernetes adds fails until somebody has decided: that of a super cluster's object, as a claim, is nobody's business.
-func TestEveryFieldOfPodStatus(t *testing.T) {
-	t.Parallel()
-	const fromSuper, fromTenant, neither, both = "the super pod", "the tenant's pod", "neither", "both"
-	sources := map[string]string{
-		"ObservedGeneration": fromTenant, "QOSClass": fromTenant,
-		"Phase": fromSuper, "Message": fromSuper, "Reason": fromSuper, "StartTime": fromSuper, "Resize": fromSuper,
-		"HostIP": fromSuper, "HostIPs": fromSuper, "PodIP": fromSuper, "PodIPs": fromSuper,
-		"InitContainerStatuses": fromSuper, "ContainerStatuses": fromSuper, "EphemeralContainerStatuses": fromSuper,
-		"NominatedNodeName": neither, "ResourceClaimStatuses": neither, "ExtendedResourceClaimStatus": neither,
-		"Conditions": both,
-	}
-	tenantPod, superPod := kindtest.PodWith("r1.n1", corev1.PodStatus{}), kindtest.PodWith("n1", corev1.PodStatus{})
-	filler := randfill.NewWithSeed(1).NilChance(0).NumElements(1, 1).MaxDepth(12).Funcs(func(when *metav1.Time, c randfill.Continue) {
-		*when = metav1.Unix(1+c.Int63n(1000), 0)
-	})
-	filler.Fill(&tenantPod.Status)
-	filler.Fill(&superPod.Status)
-	for _, each := range [][]corev1.ContainerStatus{superPod.Status.InitContainerStatuses, superPod.Status.ContainerStatuses, superPod.Status.EphemeralContainerStatuses} {
-		each[0].Resources, each[0].AllocatedResources = nil, nil // what the pod does not ask for is hidden
-	}
-	tenantPod.Spec.InitContainers = []corev1.Container{{Name: superPod.Status.InitContainerStatuses[0].Name}}
-	tenantPod.Spec.Containers = []corev1.Container{{Name: superPod.Status.ContainerStatuses[0].Name}}
-	tenantPod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: superPod.Status.EphemeralContainerStatuses[0].Name}}}
-	status, changes := podspec.TenantPodStatus(tenantPod, superPod, "r1", time.Unix(300, 0))
-	require.True(t, changes)
-	got, ofTenant, ofSuper := reflect.ValueOf(*status), reflect.ValueOf(tenantPod.Status), reflect.ValueOf(superPod.Status)
-	for _, field := range reflect.VisibleFields(got.Type()) {
-		is := func(want reflect.Value) {
-			require.Empty(t, cmp.Diff(want.FieldByIndex(field.Index).Interface(), got.FieldByIndex(field.Index).Interface()), field.Name)
-		}
-		require.False(t, ofSuper.FieldByIndex(field.Index).IsZero(), field.Name)
-		switch sources[field.Name] {
-		case fromSuper:
-			is(ofSuper)
-		case fromTenant:
-			is(ofTenant)
-		case neither:
-			is(reflect.ValueOf(corev1.PodStatus{}))
-		case both:
-			require.Len(t, got.FieldByIndex(field.Index).Interface(), 2, field.Name)
-		default:
-			t.Errorf("nobody has decided whether tenants see %s of the super pod's status", field.Name)
-		}
 	}
 }
 

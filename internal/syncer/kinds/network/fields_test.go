@@ -1,0 +1,23 @@
+package network_test
+
+import (
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/superpool/superpool/internal/syncer/kinds/network"
+	"github.com/superpool/superpool/test/builders/kindtest"
+)
+
+// TestEveryFieldOfNetworkPolicyDown holds what becomes of each field of a tenant's NetworkPolicy in a super cluster.
+func TestEveryFieldOfNetworkPolicyDown(t *testing.T) {
+	t.Parallel()
+	fields := kindtest.ReadFields(t, "networkpolicy.fields")
+	for seed := range int64(kindtest.Samples) {
+		policy, superPolicy := &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}
+		kindtest.Fill(seed, &policy.Spec)
+		network.SuperNetworkPolicy(policy, superPolicy, "acme", nil)
+		fields.Pair(policy.Spec, superPolicy.Spec)
+	}
+	kindtest.Check[networkingv1.NetworkPolicySpec](t, fields)
+}

@@ -1,0 +1,62 @@
+package services_test
+
+import (
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/utils/ptr"
+
+	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/syncer/kinds/services"
+	"github.com/superpool/superpool/test/builders/kindtest"
+)
+
+// TestEveryFieldOfServiceSpecDown holds what becomes of each field of a tenant's Service in its super cluster.
+func TestEveryFieldOfServiceSpecDown(t *testing.T) {
+	t.Parallel()
+	fields := kindtest.ReadFields(t, "service.fields")
+	for seed := range int64(kindtest.Samples) {
+		service, superService := &corev1.Service{}, &corev1.Service{}
+		kindtest.Fill(seed, &service.Spec)
+		types := [...]corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName}
+		service.Spec.Type = types[seed%int64(len(types))]
+		service.Spec.ClusterIP, service.Spec.ClusterIPs = "10.0.0.7", []string{"10.0.0.7", "2001:db8::7"}
+		service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+		services.SuperService(service, superService, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, utilnet.PortRange{Base: 30000, Size: 100})
+		fields.Pair(service.Spec, superService.Spec)
+	}
+	kindtest.Check[corev1.ServiceSpec](t, fields)
+}
+
+// TestEveryFieldOfIngressSpecDown holds what becomes of each field of a tenant's Ingress in its super cluster.
+func TestEveryFieldOfIngressSpecDown(t *testing.T) {
+	t.Parallel()
+	fields := kindtest.ReadFields(t, "ingress.fields")
+	for seed := range int64(kindtest.Samples) {
+		ingress, superIngress := &networkingv1.Ingress{}, &networkingv1.Ingress{}
+		kindtest.Fill(seed, &ingress.Spec)
+		services.SuperIngress(ingress, superIngress, policy.Default())
+		fields.Pair(ingress.Spec, superIngress.Spec)
+	}
+	kindtest.Check[networkingv1.IngressSpec](t, fields)
+}
+
+// TestEveryFieldOfEndpointSliceDown holds what becomes of each field of a tenant's EndpointSlice in a super cluster.
+func TestEveryFieldOfEndpointSliceDown(t *testing.T) {
+	t.Parallel()
+	fields := kindtest.ReadFields(t, "endpointslice.fields")
+	for seed := range int64(kindtest.Samples) {
+		endpointSlice, superSlice := &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSlice{}
+		kindtest.Fill(seed, endpointSlice)
+		for i := range endpointSlice.Endpoints {
+			endpointSlice.Endpoints[i].NodeName = ptr.To("r1.n1")
+		}
+		services.SuperEndpointSlice(endpointSlice, superSlice, "r1")
+		fields.Pair(*endpointSlice, *superSlice)
+	}
+	kindtest.Check[discoveryv1.EndpointSlice](t, fields)
+}
