@@ -126,10 +126,7 @@ func superNamespaces(t *testing.T, super client.Client, key string) (names []str
 // runSuper plays scheduler and kubelet of the cluster for a pod of a tenant.
 func (w *world) runSuper(t *testing.T, namespace, name, node string) *corev1.Pod {
 	t.Helper()
-	has := builders.Resources("cpu", "8", "memory", "64Gi", "pods", "110") // API servers from 1.36 on hold a resize against it
-	require.NoError(t, client.IgnoreAlreadyExists(w.super.Create(t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: node}, Status: corev1.NodeStatus{Capacity: has, Allocatable: has},
-	})))
+	w.addNode(t, node)
 	pod := appears(t, w.super, tenancy.SuperNamespace(w.key, namespace), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))

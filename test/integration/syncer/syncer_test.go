@@ -183,10 +183,20 @@ func (w *world) run(t *testing.T, name, node string) *corev1.Pod {
 	return w.runIn(t, "web", name, node)
 }
 
+// addNode adds a node to the super cluster, where it does not exist. API servers of 1.36 hold a resize against what it
+// has.
+func (w *world) addNode(t *testing.T, name string) {
+	t.Helper()
+	has := builders.Resources("cpu", "8", "memory", "64Gi", "pods", "110")
+	require.NoError(t, client.IgnoreAlreadyExists(w.super.Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Capacity: has, Allocatable: has},
+	})))
+}
+
 // runIn plays scheduler and kubelet of the super cluster for a pod.
 func (w *world) runIn(t *testing.T, namespace, name, node string) *corev1.Pod {
 	t.Helper()
-	require.NoError(t, client.IgnoreAlreadyExists(w.super.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})))
+	w.addNode(t, node)
 	pod := appears(t, w.super, w.superName(namespace), name, &corev1.Pod{}, nil)
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	require.NoError(t, w.super.SubResource("binding").Create(t.Context(), pod, binding))
