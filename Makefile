@@ -207,8 +207,8 @@ bin/1.%/etcd: hack/tools/versions.mk hack/build-kubernetes.sh | bin
 	@touch $@
 
 .PHONY: test-versions
-test-versions: $(POOL_PROGRAMS) versions ## Run the tests on real API servers and the demo with control planes of other versions: MINORS='1.35 1.36'.
-	@hack/test-versions.sh $(or $(MINORS),$(OTHER_MINORS))
+test-versions: $(POOL_PROGRAMS) $(patsubst %,bin/%/etcd,$(or $(MINORS),$(OTHER_MINORS))) ## Run the tests on real API servers and the demo with control planes of other versions: MINORS='1.35 1.36' ROLES=tenant.
+	@ROLES='$(ROLES)' hack/test-versions.sh $(or $(MINORS),$(OTHER_MINORS))
 
 .PHONY: test-demo
 test-demo: RUN := TestDemo$$|TestDemoNamesTheFailedStep

@@ -79,6 +79,10 @@ var targets = []target{
 		inputs:  dependsOn("hack"),
 	},
 	{
+		name: "skew", timeout: time.Hour, make: []string{"test-versions", "MINORS=1.35", "ROLES=tenant super", "SKIP=" + leftForTheNight},
+		touches: []string{"go.mod", "hack/tools", "hack/build-kubernetes.sh", "hack/test-versions.sh"},
+	},
+	{
 		name: "soak-short", timeout: 20 * time.Minute, make: []string{"soak", "SOAK=3m", "SOAK_SEED=SEED"}, nightly: true,
 		touches: []string{"internal/syncer/engine", "internal/engage", "test/pool", "test/soak"}, inputs: dependsOn("test/soak"),
 	},
@@ -101,6 +105,9 @@ var targets = []target{
 		name: "realnodes-all", timeout: time.Hour, make: []string{"test-realnodes"}, again: againInRealnodes, nightly: true,
 		inputs: dependsOn("test/realnodes", "hack/realnodes"),
 	},
+	{name: "versions-1.35", timeout: 2 * time.Hour, make: []string{"test-versions", "MINORS=1.35", "SKIP=" + leftForTheNight}, nightly: true, inputs: dependsOn("test", "hack")},
+	{name: "versions-1.36", timeout: 2 * time.Hour, make: []string{"test-versions", "MINORS=1.36", "SKIP=" + leftForTheNight}, nightly: true, inputs: dependsOn("test", "hack")},
+	{name: "versions-1.37", timeout: 2 * time.Hour, make: []string{"test-versions", "MINORS=1.37", "SKIP=" + leftForTheNight}, nightly: true, inputs: dependsOn("test", "hack")},
 	{name: "slow", timeout: 3 * time.Hour, make: []string{"test-slow", "SLOW_TIMES=1"}, nightly: true},
 	{name: "fuzz", timeout: 90 * time.Minute, make: []string{"test-fuzz"}, nightly: true, inputs: dependsOn("hack/fuzz.sh")},
 	{name: "vulnerabilities", timeout: 30 * time.Minute, make: []string{"vulnerabilities"}, nightly: true, inputs: dependsOn()},
