@@ -173,10 +173,10 @@ func (i *informers) start(ctx context.Context, from source) error {
 	})
 	i.group.Go(func() {
 		defer engage.Recover(ctx, "first list of kind "+from.kind, nil)
+		if all != nil && toolscache.WaitForCacheSync(ctx.Done(), shared.HasSynced) {
+			all.synced() // before the handler has caught up: a deletion that it handles until then is none to it
+		}
 		if toolscache.WaitForCacheSync(ctx.Done(), started.HasSynced) {
-			if all != nil {
-				all.synced()
-			}
 			i.filled(from)
 		}
 	})
