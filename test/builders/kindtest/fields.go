@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
 )
@@ -23,7 +24,7 @@ const (
 	stripped = "stripped"
 	// translated is something else on the other side, at least for some.
 	translated = "translated"
-	// within is a field of a type that is found in translated fields alone: they decide.
+	// within is a field of a type that is found in fields alone that are translated or stripped: they decide.
 	within = "within"
 )
 
@@ -43,24 +44,37 @@ func ReadFields(t *testing.T, name string) *Fields {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()
 	f := &Fields{decisions: map[string]string{}, shown: map[string]bool{}, wrong: map[string]string{}}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
 		if line := lines.Text(); !strings.HasPrefix(line, "#") {
 			field, decision, _ := strings.Cut(line, " ")
 			require.Contains(t, []string{copied, stripped, translated, within}, decision, line)
+			require.NotContains(t, f.decisions, field)
 			f.decisions[field] = decision
 		}
 	}
+	require.NoError(t, lines.Err())
 	return f
 }
 
 // Samples is how many pairs are shown to a table: as many as it takes until fields that are rarely set are among them.
 const Samples = 300
 
-// Fill fills what into points to with values that are random, and the same each time for a seed.
-func Fill(seed int64, into any) {
-	randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(func(at *metav1.Time, c randfill.Continue) {
-		*at = metav1.Unix(1+c.Int63n(1000), 0)
-	}).Fill(into)
+// Fill fills what into points to with values that are random, and the same each time for a seed. One text in four is
+// one of words: those for which a translation looks.
+func Fill(seed int64, into any, words ...string) {
+	randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(
+		func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(1+c.Int63n(1000), 0) },
+		func(amount *resource.Quantity, c randfill.Continue) {
+			*amount = *resource.NewQuantity(c.Int63n(4), resource.DecimalSI)
+		},
+		func(text *string, c randfill.Continue) {
+			*text = c.String(0)
+			if len(words) > 0 && c.Intn(4) == 0 {
+				*text = words[c.Intn(len(words))]
+			}
+		},
+	).Fill(into)
 }
 
 // Pair shows the table what a translation made of before.

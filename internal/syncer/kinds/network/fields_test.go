@@ -15,8 +15,8 @@ func TestEveryFieldOfNetworkPolicyDown(t *testing.T) {
 	fields := kindtest.ReadFields(t, "networkpolicy.fields")
 	for seed := range int64(kindtest.Samples) {
 		policy, superPolicy := &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}
-		kindtest.Fill(seed, &policy.Spec)
-		network.SuperNetworkPolicy(policy, superPolicy, "acme", nil)
+		kindtest.Fill(seed, &policy.Spec, "10.0.0.0/8", "10.5.1.0/24", "192.0.2.0/24")
+		network.SuperNetworkPolicy(policy, superPolicy, "acme", confinement())
 		fields.Pair(policy.Spec, superPolicy.Spec)
 	}
 	kindtest.Check[networkingv1.NetworkPolicySpec](t, fields)

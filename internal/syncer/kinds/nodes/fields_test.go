@@ -19,13 +19,13 @@ func TestEveryFieldOfNodeUp(t *testing.T) {
 		node, tenantNode := &corev1.Node{}, &corev1.Node{}
 		kindtest.Fill(seed, node)
 		node.Status.Capacity, node.Status.Allocatable = builders.Resources("cpu", "8"), builders.Resources("cpu", "7")
-		for i := range node.Status.Conditions {
+		for i := range node.Status.Conditions[:len(node.Status.Conditions)/2] {
 			node.Status.Conditions[i].Type = corev1.NodeReady
 		}
 		for i := range node.Status.Addresses {
 			node.Status.Addresses[i].Type = corev1.NodeHostName
 		}
-		share := nodes.NodeShare{Held: builders.Resources("cpu", "7500m")}
+		share := nodes.NodeShare{Held: builders.Resources("cpu", "6")}
 		nodes.TenantNode(node, tenantNode, "r1", kind.VNAgent{Port: 10550, Address: "192.0.2.1"}, share)
 		fields.Pair(*node, *tenantNode)
 	}

@@ -17,8 +17,20 @@ func TestEveryFieldOfPodSpecDown(t *testing.T) {
 	fields := kindtest.ReadFields(t, "podspec.fields")
 	for seed := range int64(kindtest.Samples) {
 		pod, superPod := &corev1.Pod{}, &corev1.Pod{}
-		kindtest.Fill(seed, &pod.Spec)
-		podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), &kind.Rules{}, &podspec.PodEnvironment{})
+		kindtest.Fill(seed, &pod.Spec, "metadata.labels", "metadata.namespace", "spec.nodeName", "kube-root-ca.crt", "r1.n1", corev1.LabelHostname)
+		for i := range pod.Spec.Volumes {
+			if projected := pod.Spec.Volumes[i].Projected; projected != nil {
+				for j := range projected.Sources {
+					projected.Sources[j].PodCertificate = nil // such a source is left out
+				}
+			}
+		}
+		if seed%2 == 0 {
+			pod.Spec.DNSPolicy = corev1.DNSClusterFirst
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute})
+		}
+		env := &podspec.PodEnvironment{SuperCluster: "r1", Nameservers: []string{"10.0.0.10"}, Domain: "cluster.local", PriorityClass: "offered"}
+		podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), &kind.Rules{}, env)
 		fields.Pair(pod.Spec, superPod.Spec)
 	}
 	kindtest.Check[corev1.PodSpec](t, fields)
@@ -29,9 +41,10 @@ func TestEveryFieldOfPodStatusUp(t *testing.T) {
 	t.Parallel()
 	fields := kindtest.ReadFields(t, "podstatus.fields")
 	for seed := range int64(kindtest.Samples) {
-		pod, superPod := kindtest.PodWith("r1.n1", corev1.PodStatus{}), kindtest.PodWith("n1", corev1.PodStatus{})
+		pod := kindtest.PodNamed("web", "tenant-uid", kindtest.PodWith("r1.n1", corev1.PodStatus{}))
+		superPod := kindtest.PodNamed("vc-web", "super-uid", kindtest.PodWith("n1", corev1.PodStatus{}))
 		kindtest.Fill(seed, &pod.Status)
-		kindtest.Fill(-seed-1, &superPod.Status)
+		kindtest.Fill(-seed-1, &superPod.Status, "back-off of p_vc-web(super-uid)")
 		for _, status := range superPod.Status.InitContainerStatuses {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: status.Name})
 		}

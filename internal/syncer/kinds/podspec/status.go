@@ -14,7 +14,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// kubeletConditions are the conditions that kubelets add and remove. AllContainersRestarting is of Kubernetes 1.35.
+// kubeletConditions are the conditions that kubelets add and remove. AllContainersRestarting is of Kubernetes 1.35, whose
+// packages have a constant for it.
 var kubeletConditions = [...]corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodResizePending, corev1.PodResizeInProgress,
 	"AllContainersRestarting",

@@ -24,6 +24,9 @@ func TestEveryFieldOfServiceSpecDown(t *testing.T) {
 		kindtest.Fill(seed, &service.Spec)
 		types := [...]corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName}
 		service.Spec.Type = types[seed%int64(len(types))]
+		if seed%8 == 2 {
+			service.Spec.ExternalTrafficPolicy, service.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 30005
+		}
 		service.Spec.ClusterIP, service.Spec.ClusterIPs = "10.0.0.7", []string{"10.0.0.7", "2001:db8::7"}
 		service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 		services.SuperService(service, superService, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, utilnet.PortRange{Base: 30000, Size: 100})
@@ -39,6 +42,7 @@ func TestEveryFieldOfIngressSpecDown(t *testing.T) {
 	for seed := range int64(kindtest.Samples) {
 		ingress, superIngress := &networkingv1.Ingress{}, &networkingv1.Ingress{}
 		kindtest.Fill(seed, &ingress.Spec)
+		ingress.Annotations = map[string]string{"kubernetes.io/ingress.class": "nginx"}
 		services.SuperIngress(ingress, superIngress, policy.Default())
 		fields.Pair(ingress.Spec, superIngress.Spec)
 	}
@@ -54,6 +58,7 @@ func TestEveryFieldOfEndpointSliceDown(t *testing.T) {
 		kindtest.Fill(seed, endpointSlice)
 		for i := range endpointSlice.Endpoints {
 			endpointSlice.Endpoints[i].NodeName = ptr.To("r1.n1")
+			endpointSlice.Endpoints[i].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: "r1.n1"}}, ForZones: []discoveryv1.ForZone{{Name: "a"}}}
 		}
 		services.SuperEndpointSlice(endpointSlice, superSlice, "r1")
 		fields.Pair(*endpointSlice, *superSlice)
