@@ -5,7 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-include hack/tools/versions.mk
+include hack/tools/versions.mk hack/tools/minors.mk
 
 # Without cgo, and with the same flags everywhere, binaries and tests share one build cache, and no C compiler is
 # needed. -trimpath keeps the paths of the checkout and of the module cache out of the cache's keys, so another clone or
@@ -202,13 +202,13 @@ OTHER_MINORS := $(foreach version,$(OTHER_KUBERNETES_VERSIONS),$(word 1,$(subst 
 .PHONY: versions
 versions: $(OTHER_MINORS:%=bin/%/etcd) ## Build the control planes of other versions of Kubernetes into bin/1.35 and so on.
 
-bin/1.%/etcd: hack/tools/versions.mk hack/build-kubernetes.sh | bin
+bin/1.%/etcd: hack/tools/minors.mk hack/lib/kubernetes.sh hack/build-kubernetes.sh | bin
 	@GO='$(GO)' hack/build-kubernetes.sh $(filter v1.$*.%,$(OTHER_KUBERNETES_VERSIONS))
 	@touch $@
 
 .PHONY: test-versions
 test-versions: $(POOL_PROGRAMS) $(patsubst %,bin/%/etcd,$(or $(MINORS),$(OTHER_MINORS))) ## Run the tests on real API servers and the demo with control planes of other versions: MINORS='1.35 1.36' ROLES=tenant.
-	@ROLES='$(ROLES)' hack/test-versions.sh $(or $(MINORS),$(OTHER_MINORS))
+	@ROLES='$(ROLES)' SKIP='$(SKIP)' hack/test-versions.sh $(or $(MINORS),$(OTHER_MINORS))
 
 .PHONY: test-demo
 test-demo: RUN := TestDemo$$|TestDemoNamesTheFailedStep

@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source hack/lib/kubernetes.sh
+export GOFLAGS="$GOFLAGS -buildvcs=false -trimpath" CGO_ENABLED=0
 
 (($# == 1)) || { sed -n '2,/^set/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
 version=$1

@@ -167,7 +167,7 @@ func (b *bestEffort) Write(data []byte) (int, error) {
 // ours are variables by which a caller chooses what make's targets do: a target is always run as the table says, or a
 // part of it would be kept as the whole.
 var ours = []string{
-	"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "MAKELEVEL", "RUN", "SKIP", "TEST_ARGS", "TEST_FLAGS", "UNIT", "UNIT_RACE", "INTEGRATION", "FUZZTIME", "TARGETS",
+	"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "GNUMAKEFLAGS", "MAKELEVEL", "RUN", "SKIP", "TEST_ARGS", "TEST_FLAGS", "UNIT", "UNIT_RACE", "INTEGRATION", "FUZZTIME", "TARGETS", "CONTROL_PLANES", "MINORS", "ROLES",
 }
 
 func withoutMake(environment []string) []string {

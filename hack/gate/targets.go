@@ -79,8 +79,9 @@ var targets = []target{
 		inputs:  dependsOn("hack"),
 	},
 	{
-		name: "skew", timeout: time.Hour, make: []string{"test-versions", "MINORS=1.35", "ROLES=tenant super", "SKIP=" + leftForTheNight},
-		touches: []string{"go.mod", "hack/tools", "hack/build-kubernetes.sh", "hack/test-versions.sh"},
+		name: "skew", timeout: time.Hour, make: []string{"test-versions", "MINORS=1.35", "ROLES=tenant super", "SKIP=" + leftForTheNight}, nightly: true,
+		touches: []string{"go.mod", "hack/tools/go.mod", "hack/tools/minors.mk", "hack/lib/kubernetes.sh", "hack/build-kubernetes.sh", "hack/test-versions.sh"},
+		inputs:  dependsOn("test", "hack"),
 	},
 	{
 		name: "soak-short", timeout: 20 * time.Minute, make: []string{"soak", "SOAK=3m", "SOAK_SEED=SEED"}, nightly: true,

@@ -14,7 +14,7 @@ SUPERS=(r1 r2)
 CLUSTERS=(meta "${SUPERS[@]}" "$TENANT")
 PROGRAMS=(vc-scheduler syncer-r1 syncer-r2)
 
-# kubectl: always that of bin/, whose version is the control planes'. KUBECONFIG hides the user's configuration from it.
+# kubectl: always that of bin/. KUBECONFIG hides the user's configuration from it.
 kubectl() { "$BIN/kubectl" "$@"; }
 export KUBECONFIG=/dev/null
 
@@ -63,19 +63,22 @@ bin_of() {
   local role=tenant version
   [[ $1 != meta ]] || role=meta
   ! is_super "$1" || role=super
+  local bin=$BIN
   for version in ${CONTROL_PLANES:-}; do
-    [[ $version != "$role="* ]] || { echo "$BIN/${version#*=}"; return; }
+    [[ $version =~ ^(meta|super|tenant)=.+ ]] || { echo "CONTROL_PLANES: $version is not meta, super or tenant, = and a minor version" >&2; return 1; }
+    [[ $version != "$role="* ]] || bin=$BIN/${version#*=}
   done
-  echo "$BIN"
+  echo "$bin"
 }
 
 # start_cluster NAME: starts a control plane, and what plays the nodes of a super cluster. kwok waits until a Lease has
 # expired before it runs a node whose last kwok was killed. The API server is Service kubernetes at an address for
 # documents: those of the machine itself are none for endpoints.
 start_cluster() {
-  local programs
+  local programs bin
+  bin=$(bin_of "$1") || return 1
   read -ra programs <<<"$(programs_of "$1" | xargs)"
-  "$BIN/controlplane" start "${programs[@]}" --name "$1" --folder "$OUT" --bin "$(bin_of "$1")" --first-port "$(cluster_port "$1")" \
+  "$BIN/controlplane" start "${programs[@]}" --name "$1" --folder "$OUT" --bin "$bin" --first-port "$(cluster_port "$1")" \
     --advertise-address "192.0.2.$(($(cluster_number "$1") + 1))" --unlimited
   is_super "$1" || return 0
   run_detached "kwok-$1" "$BIN/kwok" --kubeconfig "$OUT/$1.kubeconfig" --manage-all-nodes --node-lease-duration-seconds 10

@@ -9,8 +9,6 @@ KUSTOMIZE_VERSION              := v5.7.1
 KWOK_VERSION                   := v0.7.0
 LOCAL_PATH_PROVISIONER_VERSION := v0.0.30
 METRICS_SERVER_VERSION         := v0.9.0
-# The other versions of Kubernetes that control planes may have, one for each minor: make versions.
-OTHER_KUBERNETES_VERSIONS      := v1.35.4 v1.36.3 v1.37.2
 VULNDB_VERSION                 := v0.0.0-20261105234957-e22db6528018
 
 # Read from hack/tools/go.mod; linked into the programs as their version.

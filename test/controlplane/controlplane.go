@@ -114,7 +114,7 @@ func StartIn(parent string, options ...Options) (started []*ControlPlane, stop f
 		group.Go(func() {
 			release, err := c.start(root, folder, strconv.Itoa(i), option)
 			if err != nil {
-				errs[i] = fmt.Errorf("starting a control plane (make test builds what it needs): %w", err)
+				errs[i] = fmt.Errorf("starting a control plane: %w", err)
 			}
 			releases[i] = release
 		})

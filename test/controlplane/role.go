@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,13 +27,8 @@ const VersionsVariable = "CONTROL_PLANES"
 func (r Role) programs(root, versions string) (string, error) {
 	bin := filepath.Join(root, "bin")
 	for _, version := range strings.Fields(versions) {
-		role, minor, named := strings.Cut(version, "=")
-		switch Role(role) {
-		case Meta, Super, Tenant:
-		default:
-			named = false
-		}
-		if !named {
+		role, minor, _ := strings.Cut(version, "=")
+		if !slices.Contains([]Role{Meta, Super, Tenant}, Role(role)) || minor == "" {
 			return "", fmt.Errorf("%s: %q is not meta, super or tenant, = and a minor version, as tenant=1.35 is", VersionsVariable, version)
 		}
 		if Role(role) == r {
@@ -40,7 +36,7 @@ func (r Role) programs(root, versions string) (string, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(bin, "kube-apiserver")); err != nil {
-		return "", fmt.Errorf("the programs of control planes are missing: %w", err)
+		return "", fmt.Errorf("the programs of control planes are missing, make test and make versions build them: %w", err)
 	}
 	return bin, nil
 }

@@ -29,6 +29,7 @@ func TestPrograms(t *testing.T) {
 		{name: "a version that is not built", role: Super, versions: "super=1.37", wantErr: "no such file"},
 		{name: "a role that there is not", role: Super, versions: "supers=1.36", wantErr: `"supers=1.36" is not meta, super or tenant`},
 		{name: "no version", role: Super, versions: "super", wantErr: `"super" is not meta`},
+		{name: "an empty one", role: Super, versions: "super=", wantErr: `"super=" is not meta`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
