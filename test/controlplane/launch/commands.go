@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -48,12 +49,12 @@ func (c *ControlPlane) etcd() []string {
 }
 
 func (c *ControlPlane) apiServer() []string {
-	kubeletCA := c.KubeletCA
+	advertised, kubeletCA := cmp.Or(c.AdvertiseAddress, c.Address), c.KubeletCA
 	if kubeletCA == "" {
 		kubeletCA = c.pki("ca")
 	}
 	arguments := []string{
-		"--bind-address=" + c.Address, "--advertise-address=" + cmp.Or(c.AdvertiseAddress, c.Address), "--secure-port=" + strconv.Itoa(c.Ports.APIServer),
+		"--bind-address=" + c.Address, "--advertise-address=" + advertised, "--secure-port=" + strconv.Itoa(c.Ports.APIServer),
 		"--etcd-servers=" + c.etcdURL(c.Ports.Etcd), "--service-cluster-ip-range=" + c.ServiceCIDR,
 		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"), "--client-ca-file=" + c.pki("ca.crt"),
 		"--service-account-issuer=" + issuer, "--service-account-key-file=" + c.pki("service-accounts.key"),
@@ -67,6 +68,9 @@ func (c *ControlPlane) apiServer() []string {
 		"--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"), "--requestheader-allowed-names=" + frontProxy,
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-username-headers=X-Remote-User",
+	}
+	if address, err := netip.ParseAddr(advertised); err == nil && address.IsLoopback() {
+		arguments = append(arguments, "--endpoint-reconciler-type=none") // an API server of 1.37 ends where its endpoint is none
 	}
 	if c.EtcdPrefix != "" {
 		arguments = append(arguments, "--etcd-prefix="+c.EtcdPrefix)

@@ -54,7 +54,10 @@ func TestCommands(t *testing.T) {
 			"--tls-cert-file": "/bed/pki/r1/apiserver.crt", "--tls-private-key-file": "/bed/pki/r1/apiserver.key",
 			"--kubelet-client-certificate": "/bed/pki/r1/kubelet-client.crt", "--kubelet-client-key": "/bed/pki/r1/kubelet-client.key",
 			"--enable-admission-plugins": "NodeRestriction", "--requestheader-allowed-names": "front-proxy-client",
-		}, without: []string{"--disable-admission-plugins", "--permit-port-sharing", "--service-node-port-range", "--etcd-prefix"}},
+		}, without: []string{"--disable-admission-plugins", "--permit-port-sharing", "--service-node-port-range", "--etcd-prefix", "--endpoint-reconciler-type"}},
+		"an API server that only this machine reaches": {
+			program: APIServer, change: func(c *ControlPlane) { c.Address = "127.0.0.1" }, want: map[string]string{"--endpoint-reconciler-type": "none"},
+		},
 		"an API server that bounds nothing": {
 			program: APIServer, change: func(c *ControlPlane) { c.Unlimited = true },
 			want: map[string]string{"--enable-priority-and-fairness": "false", "--max-requests-inflight": "0", "--max-mutating-requests-inflight": "0"},
