@@ -60,10 +60,9 @@ programs_of() {
 # bin_of CLUSTER: the folder of its programs: that of the minor version that CONTROL_PLANES names for what it is
 # ("tenant=1.35 super=1.36": bin/1.35, bin/1.36, by make versions), else bin/.
 bin_of() {
-  local role=tenant version
+  local role=tenant bin=$BIN version
   [[ $1 != meta ]] || role=meta
   ! is_super "$1" || role=super
-  local bin=$BIN
   for version in ${CONTROL_PLANES:-}; do
     [[ $version =~ ^(meta|super|tenant)=.+ ]] || { echo "CONTROL_PLANES: $version is not meta, super or tenant, = and a minor version" >&2; return 1; }
     [[ $version != "$role="* ]] || bin=$BIN/${version#*=}

@@ -28,22 +28,34 @@ const (
 	within = "within"
 )
 
-// Fields is a table of all fields of a type of Kubernetes' API and of the types below it: what a translation makes of
-// each. A field that a later version of Kubernetes adds is in no line, and fails until somebody has decided about it.
-type Fields struct {
+// EveryField holds a translation against a table in testdata, of all fields of T, a type of Kubernetes' API, and of the
+// types below it: lines such as "PodSpec.nodeName stripped", where a field has its name in JSON. pair makes an object
+// and what becomes of it. A field that a later version of Kubernetes adds is in no line, and fails until somebody has
+// decided about it.
+func EveryField[T any](t *testing.T, table string, pair func(seed int64) (before, after T)) {
+	t.Helper()
+	f := readFields(t, table)
+	for seed := range int64(samples) {
+		before, after := pair(seed)
+		f.pair(reflect.ValueOf(before), reflect.ValueOf(after), "")
+	}
+	f.check(t, reflect.TypeFor[T]())
+}
+
+// fields is such a table.
+type fields struct {
 	decisions map[string]string
 	// shown are the fields that a pair has shown to be what the table says.
 	shown map[string]bool
 	wrong map[string]string
 }
 
-// ReadFields reads a table from testdata: lines such as "PodSpec.nodeName stripped", where a field has its name in JSON.
-func ReadFields(t *testing.T, name string) *Fields {
+func readFields(t *testing.T, name string) *fields {
 	t.Helper()
 	file, err := os.Open("testdata/" + name)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()
-	f := &Fields{decisions: map[string]string{}, shown: map[string]bool{}, wrong: map[string]string{}}
+	f := &fields{decisions: map[string]string{}, shown: map[string]bool{}, wrong: map[string]string{}}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if line := lines.Text(); !strings.HasPrefix(line, "#") {
@@ -57,8 +69,8 @@ func ReadFields(t *testing.T, name string) *Fields {
 	return f
 }
 
-// Samples is how many pairs are shown to a table: as many as it takes until fields that are rarely set are among them.
-const Samples = 300
+// samples is how many pairs are shown to a table: as many as it takes until fields that are rarely set are among them.
+const samples = 300
 
 // Fill fills what into points to with values that are random, and the same each time for a seed. One text in four is
 // one of words: those for which a translation looks.
@@ -77,15 +89,12 @@ func Fill(seed int64, into any, words ...string) {
 	).Fill(into)
 }
 
-// Pair shows the table what a translation made of before.
-func (f *Fields) Pair(before, after any) { f.pair(reflect.ValueOf(before), reflect.ValueOf(after), "") }
-
-// Check fails where the table lacks a field of type T or below it, has one that there is not, and where no pair, or
+// check fails where the table lacks a field of a type or below it, has one that there is not, and where no pair, or
 // another than it says, has been shown for a field.
-func Check[T any](t *testing.T, f *Fields) {
+func (f *fields) check(t *testing.T, of reflect.Type) {
 	t.Helper()
 	exist := map[string]bool{}
-	fieldsBelow(reflect.TypeFor[T](), exist, map[reflect.Type]bool{})
+	fieldsBelow(of, exist, map[reflect.Type]bool{})
 	var wrong []string
 	for field := range exist {
 		switch decision, known := f.decisions[field]; {
@@ -106,7 +115,7 @@ func Check[T any](t *testing.T, f *Fields) {
 	require.Empty(t, strings.Join(wrong, "\n"))
 }
 
-func (f *Fields) pair(before, after reflect.Value, field string) {
+func (f *fields) pair(before, after reflect.Value, field string) {
 	switch {
 	case before.Kind() == reflect.Pointer && ofAPI(before.Type().Elem()):
 		if before.IsNil() == after.IsNil() {
@@ -134,11 +143,10 @@ func (f *Fields) pair(before, after reflect.Value, field string) {
 }
 
 // field compares one field of both.
-func (f *Fields) field(name string, before, after reflect.Value) {
+func (f *fields) field(name string, before, after reflect.Value) {
 	if before.IsZero() && after.IsZero() {
 		return
 	}
-	equal := apiequality.Semantic.DeepEqual(before.Interface(), after.Interface())
 	switch f.decisions[name] {
 	case copied:
 		f.shown[name] = true
@@ -149,7 +157,7 @@ func (f *Fields) field(name string, before, after reflect.Value) {
 			f.wrong[name] = "it is not empty"
 		}
 	case translated:
-		f.shown[name] = f.shown[name] || !equal
+		f.shown[name] = f.shown[name] || !apiequality.Semantic.DeepEqual(before.Interface(), after.Interface())
 	case within:
 		f.shown[name] = true
 	}

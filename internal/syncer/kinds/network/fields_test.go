@@ -12,12 +12,10 @@ import (
 // TestEveryFieldOfNetworkPolicyDown holds what becomes of each field of a tenant's NetworkPolicy in a super cluster.
 func TestEveryFieldOfNetworkPolicyDown(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "networkpolicy.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "networkpolicy.fields", func(seed int64) (before, after networkingv1.NetworkPolicySpec) {
 		policy, superPolicy := &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}
 		kindtest.Fill(seed, &policy.Spec, "10.0.0.0/8", "10.5.1.0/24", "192.0.2.0/24")
 		network.SuperNetworkPolicy(policy, superPolicy, "acme", confinement())
-		fields.Pair(policy.Spec, superPolicy.Spec)
-	}
-	kindtest.Check[networkingv1.NetworkPolicySpec](t, fields)
+		return policy.Spec, superPolicy.Spec
+	})
 }

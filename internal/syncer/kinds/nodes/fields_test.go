@@ -14,8 +14,7 @@ import (
 // TestEveryFieldOfNodeUp holds what tenants see of each field of a node of a super cluster.
 func TestEveryFieldOfNodeUp(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "node.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "node.fields", func(seed int64) (before, after corev1.Node) {
 		node, tenantNode := &corev1.Node{}, &corev1.Node{}
 		kindtest.Fill(seed, node)
 		node.Status.Capacity, node.Status.Allocatable = builders.Resources("cpu", "8"), builders.Resources("cpu", "7")
@@ -27,7 +26,6 @@ func TestEveryFieldOfNodeUp(t *testing.T) {
 		}
 		share := nodes.NodeShare{Held: builders.Resources("cpu", "6")}
 		nodes.TenantNode(node, tenantNode, "r1", kind.VNAgent{Port: 10550, Address: "192.0.2.1"}, share)
-		fields.Pair(*node, *tenantNode)
-	}
-	kindtest.Check[corev1.Node](t, fields)
+		return *node, *tenantNode
+	})
 }

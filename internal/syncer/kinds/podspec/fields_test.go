@@ -14,8 +14,7 @@ import (
 // TestEveryFieldOfPodSpecDown holds what becomes of each field of a tenant's pod in its super pod.
 func TestEveryFieldOfPodSpecDown(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "podspec.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "podspec.fields", func(seed int64) (before, after corev1.PodSpec) {
 		pod, superPod := &corev1.Pod{}, &corev1.Pod{}
 		kindtest.Fill(seed, &pod.Spec, "metadata.labels", "metadata.namespace", "spec.nodeName", "kube-root-ca.crt", "r1.n1", corev1.LabelHostname)
 		for i := range pod.Spec.Volumes {
@@ -31,16 +30,14 @@ func TestEveryFieldOfPodSpecDown(t *testing.T) {
 		}
 		env := &podspec.PodEnvironment{SuperCluster: "r1", Nameservers: []string{"10.0.0.10"}, Domain: "cluster.local", PriorityClass: "offered"}
 		podspec.SuperPod(pod, superPod, kindtest.OwnerOf("pod-uid"), &kind.Rules{}, env)
-		fields.Pair(pod.Spec, superPod.Spec)
-	}
-	kindtest.Check[corev1.PodSpec](t, fields)
+		return pod.Spec, superPod.Spec
+	})
 }
 
 // TestEveryFieldOfPodStatusUp holds what tenants see of each field of a super pod's status.
 func TestEveryFieldOfPodStatusUp(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "podstatus.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "podstatus.fields", func(seed int64) (before, after corev1.PodStatus) {
 		pod := kindtest.PodNamed("web", "tenant-uid", kindtest.PodWith("r1.n1", corev1.PodStatus{}))
 		superPod := kindtest.PodNamed("vc-web", "super-uid", kindtest.PodWith("n1", corev1.PodStatus{}))
 		kindtest.Fill(seed, &pod.Status)
@@ -55,7 +52,6 @@ func TestEveryFieldOfPodStatusUp(t *testing.T) {
 			pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: status.Name}})
 		}
 		status, _ := podspec.TenantPodStatus(pod, superPod, "r1", time.Unix(300, 0))
-		fields.Pair(superPod.Status, *status)
-	}
-	kindtest.Check[corev1.PodStatus](t, fields)
+		return superPod.Status, *status
+	})
 }

@@ -18,8 +18,7 @@ import (
 // TestEveryFieldOfServiceSpecDown holds what becomes of each field of a tenant's Service in its super cluster.
 func TestEveryFieldOfServiceSpecDown(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "service.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "service.fields", func(seed int64) (before, after corev1.ServiceSpec) {
 		service, superService := &corev1.Service{}, &corev1.Service{}
 		kindtest.Fill(seed, &service.Spec)
 		types := [...]corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName}
@@ -30,30 +29,26 @@ func TestEveryFieldOfServiceSpecDown(t *testing.T) {
 		service.Spec.ClusterIP, service.Spec.ClusterIPs = "10.0.0.7", []string{"10.0.0.7", "2001:db8::7"}
 		service.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 		services.SuperService(service, superService, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, utilnet.PortRange{Base: 30000, Size: 100})
-		fields.Pair(service.Spec, superService.Spec)
-	}
-	kindtest.Check[corev1.ServiceSpec](t, fields)
+		return service.Spec, superService.Spec
+	})
 }
 
 // TestEveryFieldOfIngressSpecDown holds what becomes of each field of a tenant's Ingress in its super cluster.
 func TestEveryFieldOfIngressSpecDown(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "ingress.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "ingress.fields", func(seed int64) (before, after networkingv1.IngressSpec) {
 		ingress, superIngress := &networkingv1.Ingress{}, &networkingv1.Ingress{}
 		kindtest.Fill(seed, &ingress.Spec)
 		ingress.Annotations = map[string]string{"kubernetes.io/ingress.class": "nginx"}
 		services.SuperIngress(ingress, superIngress, policy.Default())
-		fields.Pair(ingress.Spec, superIngress.Spec)
-	}
-	kindtest.Check[networkingv1.IngressSpec](t, fields)
+		return ingress.Spec, superIngress.Spec
+	})
 }
 
 // TestEveryFieldOfEndpointSliceDown holds what becomes of each field of a tenant's EndpointSlice in a super cluster.
 func TestEveryFieldOfEndpointSliceDown(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "endpointslice.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "endpointslice.fields", func(seed int64) (before, after discoveryv1.EndpointSlice) {
 		endpointSlice, superSlice := &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSlice{}
 		kindtest.Fill(seed, endpointSlice)
 		for i := range endpointSlice.Endpoints {
@@ -61,7 +56,6 @@ func TestEveryFieldOfEndpointSliceDown(t *testing.T) {
 			endpointSlice.Endpoints[i].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: "r1.n1"}}, ForZones: []discoveryv1.ForZone{{Name: "a"}}}
 		}
 		services.SuperEndpointSlice(endpointSlice, superSlice, "r1")
-		fields.Pair(*endpointSlice, *superSlice)
-	}
-	kindtest.Check[discoveryv1.EndpointSlice](t, fields)
+		return *endpointSlice, *superSlice
+	})
 }

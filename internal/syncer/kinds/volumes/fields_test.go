@@ -13,21 +13,18 @@ import (
 // TestEveryFieldOfClaimSpecDown holds what becomes of each field of a tenant's claim in its super cluster.
 func TestEveryFieldOfClaimSpecDown(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "claim.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "claim.fields", func(seed int64) (before, after corev1.PersistentVolumeClaimSpec) {
 		claim, superClaim := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 		kindtest.Fill(seed, &claim.Spec)
 		volumes.SuperClaim(claim, superClaim)
-		fields.Pair(claim.Spec, superClaim.Spec)
-	}
-	kindtest.Check[corev1.PersistentVolumeClaimSpec](t, fields)
+		return claim.Spec, superClaim.Spec
+	})
 }
 
 // TestEveryFieldOfClaimStatusUp holds what tenants see of each field of the status of a super claim.
 func TestEveryFieldOfClaimStatusUp(t *testing.T) {
 	t.Parallel()
-	fields := kindtest.ReadFields(t, "claimstatus.fields")
-	for seed := range int64(kindtest.Samples) {
+	kindtest.EveryField(t, "claimstatus.fields", func(seed int64) (before, after corev1.PersistentVolumeClaimStatus) {
 		claim, superClaim := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 		kindtest.Fill(seed, &superClaim.Status)
 		superClaim.Status.Capacity = builders.Resources("storage", "1Gi", "other", "1")
@@ -37,7 +34,6 @@ func TestEveryFieldOfClaimStatusUp(t *testing.T) {
 			superClaim.Status.Conditions[i].Type = corev1.PersistentVolumeClaimResizing
 		}
 		volumes.TenantClaimStatus(superClaim, claim)
-		fields.Pair(superClaim.Status, claim.Status)
-	}
-	kindtest.Check[corev1.PersistentVolumeClaimStatus](t, fields)
+		return superClaim.Status, claim.Status
+	})
 }
