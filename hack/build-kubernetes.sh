@@ -30,7 +30,7 @@ gomod=$(kubernetes_gomod "$version")
   echo ')'
 } >go.mod
 printf '//go:build tools\n\npackage kubernetes\n\nimport (\n' >programs.go
-for program in k8s.io/kubernetes/cmd/kube-{apiserver,controller-manager,scheduler} go.etcd.io/etcd/server/v3; do
+for program in go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-{apiserver,controller-manager,scheduler}; do
   printf '\t_ "%s"\n' "$program"
 done >>programs.go
 echo ')' >>programs.go
