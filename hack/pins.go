@@ -1,7 +1,7 @@
 //go:build tools
 
 // Package hack pins modules whose files scripts and tests read while no code imports them: Cluster API, for its
-// CustomResourceDefinition of Cluster (config/crd/bases).
+// CustomResourceDefinition of Cluster (core/config/crd/bases).
 package hack
 
-import _ "sigs.k8s.io/cluster-api/api/core/v1beta2"
+import _ "sigs.k8s.io/cluster-api/version"

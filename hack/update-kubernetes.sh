@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Updates every Go module of this repository that requires k8s.io/kubernetes to another version of it: the requirement,
 # those of the libraries that are released with it, and the `replace` lines, without which Go would select versions of
-# the libraries that differ from Kubernetes' own. Runs go mod tidy in each. The next make builds the tools in bin/ of
-# that version.
+# the libraries that differ from Kubernetes' own. Other modules that go up with it are named with their versions, and
+# change where they are required. Runs go mod tidy in each. The next make builds the tools in bin/ of that version.
 #
-#   hack/update-kubernetes.sh v1.34.10
+#   hack/update-kubernetes.sh v1.37.2 sigs.k8s.io/controller-runtime@v0.25.2 sigs.k8s.io/cluster-api@v1.14.2
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 source "$ROOT/hack/lib/kubernetes.sh"
@@ -33,19 +33,30 @@ library_version() {
 # update FOLDER: edits its go.mod. It changes the required libraries whose version is that of the previous Kubernetes;
 # the others stay as go mod tidy wrote them.
 update() {
-  local library edits=() before required
+  local library edits=() before required module
   before=$(sed -nE 's|^\t?(require )?k8s\.io/kubernetes v1\.([0-9.]+).*|v0.\2|p' "$ROOT/$1/go.mod")
   required=$(sed -nE "s|^\t?(require )?k8s\.io/([a-z0-9-]+) $before( .*)?\$|\2|p" "$ROOT/$1/go.mod")
   for library in "${!versions[@]}"; do
     edits+=("-replace=k8s.io/$library=k8s.io/$library@${versions[$library]}")
     ! grep -qx "$library" <<<"$required" || edits+=("-require=k8s.io/$library@${versions[$library]}")
   done
-  (cd "$ROOT/$1" && "$GO" mod edit "-require=k8s.io/kubernetes@$version" "${edits[@]}" && "$GO" mod tidy) || fail "$1/go.mod does not resolve with $version"
+  for module in "${others[@]}"; do
+    ! grep -qE "^\s*(require )?${module%@*} v" "$ROOT/$1/go.mod" || edits+=("-require=$module")
+  done
+  (cd "$ROOT/$1" && "$GO" mod edit "-require=k8s.io/kubernetes@$version" "${edits[@]}" && one_block && "$GO" mod tidy) || fail "$1/go.mod does not resolve with $version"
   echo "update-kubernetes: $1/go.mod"
 }
 
-(($# == 1)) || { sed -n '2,/^set/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
-version=$1
+# one_block: moves the replace lines of new libraries, which go mod edit adds to the end of go.mod, into the block.
+one_block() {
+  lines=$(sed -nE 's|^replace (k8s\.io/.*)|\t\1|p' go.mod) \
+    awk '/^replace k8s\.io\// { next } { print } /^replace \($/ { print ENVIRON["lines"] }' go.mod >"$scratch/go.mod" &&
+    cp "$scratch/go.mod" go.mod
+}
+
+(($# >= 1)) || { sed -n '2,/^set/{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
+version=$1 others=("${@:2}")
+for module in "${others[@]}"; do [[ $module =~ ^[^@]+@v[0-9.]+$ ]] || fail "$module is not a module and its version"; done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # Outside of our modules, whose replace lines would select another version.

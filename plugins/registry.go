@@ -1,5 +1,5 @@
-// Package plugins lists the scheduler plugins that profiles of Superpool can enable: our own and those of
-// scheduler-plugins that work over a view. docs/reference/plugins.md is made of the list.
+// Package plugins lists the scheduler plugins that profiles of Superpool can enable, which are our own, and those of
+// scheduler-plugins that they cannot, with the reason. docs/reference/plugins.md is made of the list.
 package plugins
 
 import (
@@ -10,21 +10,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	library "sigs.k8s.io/scheduler-plugins/apis/config"
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // the args of scheduler-plugins decode in profiles
-	libraryvalidation "sigs.k8s.io/scheduler-plugins/apis/config/validation"
-	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
-	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/networkoverhead"
-	"sigs.k8s.io/scheduler-plugins/pkg/networkaware/topologicalsort"
-	"sigs.k8s.io/scheduler-plugins/pkg/noderesources"
-	"sigs.k8s.io/scheduler-plugins/pkg/podstate"
-	"sigs.k8s.io/scheduler-plugins/pkg/preemptiontoleration"
-	"sigs.k8s.io/scheduler-plugins/pkg/qos"
-	"sigs.k8s.io/scheduler-plugins/pkg/sysched"
-	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/loadvariationriskbalancing"
-	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/lowriskovercommitment"
-	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/peaks"
-	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/targetloadpacking"
 
 	_ "github.com/superpool/superpool/apis/config/scheme" // so do those of our own
 	"github.com/superpool/superpool/apis/config/validation"
@@ -84,14 +70,13 @@ type Entry struct {
 	InPlaceOf string
 	// Validate returns what is wrong with args of a profile, which it must not change. Nil: it takes none.
 	Validate func(path *field.Path, args apiruntime.Object) field.ErrorList
-	// Doc says what docs/reference/plugins.md has about a plugin of scheduler-plugins, or adds about one of ours, whose
-	// package comment is there already.
+	// Doc is what docs/reference/plugins.md adds about a plugin, whose package comment is there already.
 	Doc string
 	// WhyNot says why it is not registered.
 	WhyNot string
 }
 
-// Entries returns all plugins: ours, those of scheduler-plugins that are registered, and those that are not. State that
+// Entries returns all plugins: ours, which are registered, and those of scheduler-plugins, which are not. State that
 // plugins share is made here, so two schedulers need two lists.
 //
 // A plugin is registered when a test builds it and schedules with it, in a real scheduler over a view. It must live
@@ -124,44 +109,35 @@ func Entries(options Options) []Entry {
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
 		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Choices, podGangs.Holds), Validate: validating(validation.ValidateSuperClusterBinderArgs)},
 		{Name: volumehome.Name, Schedulers: ofPods, Factory: volumehome.New(volumehome.NewState())},
-
-		{
-			Name: noderesources.AllocatableName, Schedulers: ofNamespaces, Factory: noderesources.NewAllocatable, Validate: validating(validateAllocatable),
-			Doc: "Scores by allocatable cpu and memory. In the pod view these are resources of namespaces: it scores nothing there.",
-		},
-		{Name: podstate.Name, Schedulers: ofPods, Factory: podstate.New, Doc: "Scores by pods that are terminating or nominated."},
-		{
-			Name: preemptiontoleration.Name, Schedulers: ofPods, Factory: preemptiontoleration.New, InPlaceOf: "DefaultPreemption", Validate: validating(func(_ *field.Path, args *library.PreemptionTolerationArgs) field.ErrorList { return nil }),
-			Doc: "Spares pods whose PriorityClass tolerates preemption. Slices are not preempted.",
-		},
-		{
-			Name: qos.Name, Schedulers: ofPods, Factory: qos.New, InPlaceOf: "PrioritySort",
-			Doc: "Orders by priority and the QoS class in the pod's status. NamespaceGang has an order of its own.",
-		},
 	}, notRegistered()...)
 }
 
-// notRegistered returns the plugins of scheduler-plugins that are left out.
+// notRegistered returns the plugins of scheduler-plugins that are left out, by name alone: its packages do not compile
+// with the Kubernetes release in go.mod.
 func notRegistered() []Entry {
 	const (
 		loads = "it scores by the loads that a load watcher measures on Nodes of one cluster and knows no super clusters, and starts a " +
 			"goroutine with each scheduler that no context ends, so each tenant that is engaged again leaks one"
 		apps = "it asks the tenant's API server for AppGroups and NetworkTopologies inside scheduling cycles, where a list that fails " +
 			"holds up every other pod"
+		release = "no release of it that can be downloaded compiles with this version of Kubernetes"
 	)
 	return []Entry{
-		{Name: capacityscheduling.Name, WhyNot: "it lists ElasticQuotas in New, so a tenant without the CRD gets no scheduler at all, and it counts cpu " +
+		{Name: "CapacityScheduling", WhyNot: "it lists ElasticQuotas in New, so a tenant without the CRD gets no scheduler at all, and it counts cpu " +
 			"and memory, which the pod view replaces by resources of namespaces"},
-		{Name: networkoverhead.Name, WhyNot: apps},
-		{Name: topologicalsort.Name, WhyNot: apps + "; it orders the queue by them"},
-		{Name: sysched.Name, WhyNot: "it reads seccomp profiles from security contexts, which the pod view leaves out because super clusters judge them"},
-		{Name: loadvariationriskbalancing.Name, WhyNot: loads},
-		{Name: lowriskovercommitment.Name, WhyNot: loads},
-		{Name: peaks.Name, WhyNot: loads + "; it reads a file that an environment variable names"},
-		{Name: targetloadpacking.Name, WhyNot: loads + "; its New writes package variables, a race of all tenants' schedulers"},
-		// By name alone: nothing else of the package is linked.
+		{Name: "NetworkOverhead", WhyNot: apps},
+		{Name: "TopologicalSort", WhyNot: apps + "; it orders the queue by them"},
+		{Name: "SySched", WhyNot: "it reads seccomp profiles from security contexts, which the pod view leaves out because super clusters judge them"},
+		{Name: "LoadVariationRiskBalancing", WhyNot: loads},
+		{Name: "LowRiskOverCommitment", WhyNot: loads},
+		{Name: "Peaks", WhyNot: loads + "; it reads a file that an environment variable names"},
+		{Name: "TargetLoadPacking", WhyNot: loads + "; its New writes package variables, a race of all tenants' schedulers"},
 		{Name: "CrossNodePreemption", WhyNot: "scheduler-plugins calls it a sample and builds it into no scheduler; it tries all sets of victims of all Nodes in one cycle"},
 		{Name: "NodeResourceTopologyMatch", WhyNot: "it judges the NUMA zones of single nodes, and a Node of either view is a whole super cluster"},
+		{Name: "NodeResourcesAllocatable", WhyNot: release},
+		{Name: "PodState", WhyNot: release},
+		{Name: "PreemptionToleration", WhyNot: release},
+		{Name: "QOSSort", WhyNot: release},
 	}
 }
 
@@ -175,14 +151,6 @@ func validating[T apiruntime.Object](validate func(path *field.Path, args T) fie
 		}
 		return validate(path, args)
 	}
-}
-
-// validateAllocatable checks args of NodeResourcesAllocatable as it does itself.
-func validateAllocatable(path *field.Path, args *library.NodeResourcesAllocatableArgs) field.ErrorList {
-	if err := libraryvalidation.ValidateNodeResourcesAllocatableArgs(args, path); err != nil {
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
-	}
-	return nil
 }
 
 // Registry returns the plugins for one scheduler.

@@ -31,7 +31,7 @@ set_up_meta() {
   step "Set up the meta cluster: the Cluster API's definition of Cluster, then manifests/"
   local cluster_api
   cluster_api=$(module_dir "$ROOT" sigs.k8s.io/cluster-api)
-  act kubectl --kubeconfig meta.kubeconfig apply --server-side -f "$cluster_api/config/crd/bases/cluster.x-k8s.io_clusters.yaml"
+  act kubectl --kubeconfig meta.kubeconfig apply --server-side -f "$cluster_api/core/config/crd/bases/cluster.x-k8s.io_clusters.yaml"
   act kubectl --kubeconfig meta.kubeconfig apply -k "$ROOT/manifests/demo"
   show kubectl --kubeconfig meta.kubeconfig wait --for=condition=Established --timeout=30s crd/clusters.cluster.x-k8s.io \
     crd/virtualclusters.tenancy.x-k8s.io crd/tenantpolicies.tenancy.x-k8s.io crd/namespaceplacements.scheduler.tenancy.x-k8s.io

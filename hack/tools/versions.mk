@@ -1,12 +1,12 @@
 # The versions of every tool that is built into bin/, in one place with go.mod beside it: go.mod pins what is built
 # from the Kubernetes and etcd modules (logcheck/go.mod the logging linter), this file what has a module graph of its own. Change a pin
 # and the next make rebuilds.
-CONTROLLER_TOOLS_VERSION       := v0.19.0
+CONTROLLER_TOOLS_VERSION       := v0.23.0
 COREDNS_VERSION                := v1.12.1
 GOLANGCI_LINT_VERSION          := v2.15.0
 GOVULNCHECK_VERSION            := v1.9.0
 KUSTOMIZE_VERSION              := v5.7.1
-KWOK_VERSION                   := v0.7.0
+KWOK_VERSION                   := v0.8.0
 LOCAL_PATH_PROVISIONER_VERSION := v0.0.30
 METRICS_SERVER_VERSION         := v0.9.0
 VULNDB_VERSION                 := v0.0.0-20261105234957-e22db6528018

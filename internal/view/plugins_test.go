@@ -62,7 +62,7 @@ func TestRegisteredPlugins(t *testing.T) {
 
 // TestSchedulersEndWithTheirContext builds schedulers as tenants come and go. What a plugin leaves running adds up.
 func TestSchedulersEndWithTheirContext(t *testing.T) {
-	cfg := profileWith(t, plugins.Pods, "PodState", "PreemptionToleration", "QOSSort")
+	cfg := profileWith(t, plugins.Pods, "Coscheduling")
 	run := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := startScheduler(ctx, t, cfg, plugins.Options{}, fake.NewClientset(), podInformers)

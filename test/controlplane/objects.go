@@ -26,7 +26,7 @@ func MetaCRDsOf(ctx context.Context, source string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for the CRDs of Cluster API: %w", err)
 	}
-	return []string{filepath.Join(source, "manifests", "crds"), filepath.Join(clusterAPI, "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")}, nil
+	return []string{filepath.Join(source, "manifests", "crds"), filepath.Join(clusterAPI, "core", "config", "crd", "bases", "cluster.x-k8s.io_clusters.yaml")}, nil
 }
 
 // Create creates objects one after the other, as far as it comes.
