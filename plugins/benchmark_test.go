@@ -68,10 +68,10 @@ func newBench(b *testing.B, clusters, slices int) *bench {
 		}
 	}
 	s := &bench{b: b, registry: plugins.Registry(plugins.Options{Committer: committer{}})}
-	require.NoError(b, s.registry.Register(noderesources.Name, func(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	require.NoError(b, s.registry.Register(noderesources.Name, func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		resources := []config.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}
 		args := &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated, Resources: resources}}
-		return noderesources.NewFit(ctx, args, handle, feature.Features{EnableSidecarContainers: true, EnableInPlacePodVerticalScaling: true})
+		return noderesources.NewFit(ctx, args, handle, feature.Features{EnableInPlacePodVerticalScaling: true})
 	}))
 	require.NoError(b, s.registry.Register(imagelocality.Name, imagelocality.New))
 	s.Framework = plugintest.NewStandaloneFramework(b, namespacegang.Name, s.registry[namespacegang.Name], nil, nodes)
@@ -98,7 +98,7 @@ func (s *bench) gang(size int) []*corev1.Pod {
 	return pods
 }
 
-func (s *bench) plugin(name string) framework.Plugin {
+func (s *bench) plugin(name string) fwk.Plugin {
 	var args runtime.Object
 	if name == namespacegang.Name {
 		args = &pluginargs.NamespaceGangArgs{PermitWaitingTimeSeconds: 30}
@@ -133,7 +133,7 @@ func run(b *testing.B, name string, operation func(b *testing.B, s *bench)) {
 func BenchmarkPreFilter(b *testing.B) {
 	for _, name := range []string{namespacegang.Name, namespaceplacement.Name, nodegroups.Name, noderesources.Name} {
 		run(b, name, func(b *testing.B, s *bench) {
-			plugin := s.plugin(name).(framework.PreFilterPlugin)
+			plugin := s.plugin(name).(fwk.PreFilterPlugin)
 			for b.Loop() {
 				if _, status := plugin.PreFilter(b.Context(), framework.NewCycleState(), s.next, s.Nodes); !status.IsSuccess() {
 					b.Fatal(status.Message())
@@ -148,11 +148,11 @@ func BenchmarkFilter(b *testing.B) {
 		run(b, name, func(b *testing.B, s *bench) {
 			plugin := s.plugin(name)
 			state := framework.NewCycleState()
-			_, status := plugin.(framework.PreFilterPlugin).PreFilter(b.Context(), state, s.next, s.Nodes)
+			_, status := plugin.(fwk.PreFilterPlugin).PreFilter(b.Context(), state, s.next, s.Nodes)
 			require.True(b, status.IsSuccess(), status.Message())
 			for b.Loop() {
 				for _, node := range s.Nodes {
-					if status := plugin.(framework.FilterPlugin).Filter(b.Context(), state, s.next, node); !status.IsSuccess() {
+					if status := plugin.(fwk.FilterPlugin).Filter(b.Context(), state, s.next, node); !status.IsSuccess() {
 						b.Fatal(status.Message())
 					}
 				}
@@ -164,7 +164,7 @@ func BenchmarkFilter(b *testing.B) {
 func BenchmarkScore(b *testing.B) {
 	for _, name := range []string{slicespread.Name, placementstability.Name, nodenameorder.Name, noderesources.Name, imagelocality.Name} {
 		run(b, name, func(b *testing.B, s *bench) {
-			plugin := s.plugin(name).(framework.ScorePlugin)
+			plugin := s.plugin(name).(fwk.ScorePlugin)
 			for b.Loop() {
 				if err := s.score(plugin); err != nil {
 					b.Fatal(err)
@@ -175,20 +175,20 @@ func BenchmarkScore(b *testing.B) {
 }
 
 // score runs PreScore, Score and NormalizeScore as far as the plugin has them.
-func (s *bench) score(plugin framework.ScorePlugin) error {
+func (s *bench) score(plugin fwk.ScorePlugin) error {
 	ctx, state := s.b.Context(), framework.NewCycleState()
-	if pre, ok := plugin.(framework.PreScorePlugin); ok {
+	if pre, ok := plugin.(fwk.PreScorePlugin); ok {
 		if status := pre.PreScore(ctx, state, s.next, s.Nodes); !status.IsSuccess() {
 			return status.AsError()
 		}
 	}
-	scores := make(framework.NodeScoreList, len(s.Nodes))
+	scores := make(fwk.NodeScoreList, len(s.Nodes))
 	for i, node := range s.Nodes {
 		score, status := plugin.Score(ctx, state, s.next, node)
 		if !status.IsSuccess() {
 			return status.AsError()
 		}
-		scores[i] = framework.NodeScore{Name: node.Node().Name, Score: score}
+		scores[i] = fwk.NodeScore{Name: node.Node().Name, Score: score}
 	}
 	if extensions := plugin.ScoreExtensions(); extensions != nil {
 		return extensions.NormalizeScore(ctx, state, s.next, scores).AsError()
@@ -207,7 +207,11 @@ func BenchmarkGang(b *testing.B) {
 			for b.Loop() {
 				for _, pod := range gang {
 					s.RunReservePluginsReserve(b.Context(), state, pod, "r000")
-					if status := s.RunPermitPlugins(b.Context(), state, pod, "r000"); status.Code() != fwk.Wait && !status.IsSuccess() {
+					waits, status := s.RunPermitPlugins(b.Context(), state, pod, "r000")
+					switch {
+					case status.IsWait():
+						s.AddWaitingPod(pod, waits)
+					case !status.IsSuccess():
 						b.Fatal(status.Message())
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -111,7 +112,7 @@ func FuzzParse(f *testing.F) {
 		clusterchoice.ApplyTo(&corev1.Pod{}, np)
 		require.Empty(t, cmp.Diff(before, np))
 		for _, toleration := range choice.Tolerations {
-			require.False(t, toleration.ToleratesTaint(&corev1.Taint{Key: toleration.Key, Value: toleration.Value, Effect: corev1.TaintEffectNoExecute}))
+			require.False(t, toleration.ToleratesTaint(klog.Background(), &corev1.Taint{Key: toleration.Key, Value: toleration.Value, Effect: corev1.TaintEffectNoExecute}, false))
 		}
 	})
 }

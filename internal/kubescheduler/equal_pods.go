@@ -67,9 +67,9 @@ func equalPodsOf(profiles profile.Map) map[string]*equalPods {
 func filterOnce(sched *scheduler.Scheduler) {
 	profiles := equalPodsOf(sched.Profiles)
 	WrapSchedulePod(sched, func(next SchedulePod) SchedulePod {
-		return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
+		return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
 			if once := profiles[profile.ProfileName()]; once != nil {
-				once.next(pod)
+				once.next(pod.Pod)
 				profile = once
 			}
 			return next(ctx, profile, state, pod)

@@ -11,10 +11,14 @@ import (
 // gang releases takes this way. Without it, such a pod waits for the end of its backoff, a second or more. Restore the
 // default when the Kubernetes release in go.mod has the fix, kubernetes/kubernetes#139450.
 //
-// DynamicResourceAllocation is off: pods with resource claims are refused (policy.Devices). With it, a scheduler waits
-// until it has listed them in resource.k8s.io/v1, which an API server before Kubernetes 1.34 does not serve, and keeps
-// three watches per tenant.
+// NominatedNodeNameForExpectation is off. With it, a scheduler writes the super cluster of each pod that waits in Permit
+// or has something to do in PreBind onto its status first: a second request for each, about a Node that the tenant does
+// not have.
+//
+// OpportunisticBatching is off: none of our plugins signs pods, so that it would decide nothing, and each profile of
+// each tenant would say so in the log.
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.SchedulerPopFromBackoffQ, false))
-	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.DynamicResourceAllocation, false))
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.NominatedNodeNameForExpectation, false))
+	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.OpportunisticBatching, false))
 }

@@ -19,7 +19,23 @@ import (
 // Kubernetes no longer has that.
 
 // SchedulePod chooses a node for a Pod, as scheduler.Scheduler.SchedulePod does.
-type SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error)
+type SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
+
+// BeforeSnapshot lets a scheduler call a function with each Pod that it takes from its queue, before the scheduler runs.
+// kube-scheduler goes on when it has returned, and takes its snapshot of the Nodes then (TestBeforeSnapshot).
+func BeforeSnapshot(sched *scheduler.Scheduler, call func(pod *corev1.Pod)) {
+	next := sched.NextEntity
+	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		entity, err := next(logger)
+		if err == nil && entity != nil { // nil when the queue is closed
+			entity.ForEachPodInfo(func(pod *framework.QueuedPodInfo) bool {
+				call(pod.Pod)
+				return true
+			})
+		}
+		return entity, err
+	}
+}
 
 // WrapSchedulePod puts what wrap returns in the place of how a scheduler chooses a node, before the scheduler runs.
 // kube-scheduler calls it for each Pod that it takes from its queue, one after the other (TestWrapSchedulePod).
@@ -37,13 +53,13 @@ func WrapFailureHandler(sched *scheduler.Scheduler, wrap func(next scheduler.Fai
 // Queue is a queue that takes the place of a scheduler's own.
 type Queue interface {
 	queue.SchedulingQueue
-	framework.PodActivator
+	fwk.PodActivator
 }
 
 // ReplaceQueue puts a queue in the place of a scheduler's, before the scheduler runs. Event handlers, plugins that
 // activate Pods, and the scheduler itself then use it (TestReplaceQueue).
 func ReplaceQueue(sched *scheduler.Scheduler, by Queue) {
-	sched.SchedulingQueue, sched.NextPod = by, by.Pop
+	sched.SchedulingQueue, sched.NextEntity = by, by.Pop
 	for _, profile := range sched.Profiles {
 		profile.SetPodActivator(by)
 	}
@@ -68,7 +84,7 @@ func (h *judgedHints) options(registry frameworkruntime.Registry) []scheduler.Op
 	}
 	noting := frameworkruntime.Registry{}
 	for name, factory := range registry {
-		noting[name] = func(ctx context.Context, args runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		noting[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			if building, ok := handle.(framework.Framework); ok {
 				h.building = building
 			}
@@ -92,11 +108,11 @@ func (h *judgedHints) built(config.KubeSchedulerProfile) {
 
 // judgedExtensions are those of one plugin.
 type judgedExtensions struct {
-	framework.EnqueueExtensions
+	fwk.EnqueueExtensions
 	judged func(pod *corev1.Pod) *corev1.Pod
 }
 
-// EventsToRegister implements framework.EnqueueExtensions.
+// EventsToRegister implements fwk.EnqueueExtensions.
 func (e judgedExtensions) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
 	events, err := e.EnqueueExtensions.EventsToRegister(ctx)
 	hinted := make([]fwk.ClusterEventWithHint, 0, len(events))

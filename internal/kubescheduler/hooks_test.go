@@ -54,18 +54,40 @@ func hooked(t *testing.T, hook func(sched *scheduler.Scheduler)) *corev1.Pod {
 	return large
 }
 
+// TestBeforeSnapshot: a node that comes before the snapshot is looked at.
+func TestBeforeSnapshot(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		var taken []string
+		chosen := map[string]string{}
+		hooked(t, func(sched *scheduler.Scheduler) {
+			BeforeSnapshot(sched, func(pod *corev1.Pod) {
+				taken = append(taken, pod.Name)
+				if pod.Name == "large" {
+					sched.Cache.AddNode(klog.Background(), builders.Node("r2", "cpu", "2", "pods", "10").Obj())
+				}
+			})
+			WrapSchedulePod(sched, noting(chosen))
+		})
+		require.ElementsMatch(t, []string{"small", "large"}, taken)
+		require.Equal(t, "r2", chosen["large"])
+	})
+}
+
+// noting notes the nodes that are chosen.
+func noting(chosen map[string]string) func(next SchedulePod) SchedulePod {
+	return func(next SchedulePod) SchedulePod {
+		return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+			result, err := next(ctx, profile, state, pod)
+			chosen[pod.Pod.Name] = result.SuggestedHost
+			return result, err //nolint:wrapcheck // it is the scheduler's
+		}
+	}
+}
+
 func TestWrapSchedulePod(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {
 		chosen := map[string]string{}
-		hooked(t, func(sched *scheduler.Scheduler) {
-			WrapSchedulePod(sched, func(next SchedulePod) SchedulePod {
-				return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
-					result, err := next(ctx, profile, state, pod)
-					chosen[pod.Name] = result.SuggestedHost
-					return result, err //nolint:wrapcheck // it is the scheduler's
-				}
-			})
-		})
+		hooked(t, func(sched *scheduler.Scheduler) { WrapSchedulePod(sched, noting(chosen)) })
 		require.Empty(t, cmp.Diff(map[string]string{"small": "r1", "large": ""}, chosen))
 	})
 }
@@ -79,7 +101,7 @@ func TestWrapFailureHandler(t *testing.T) {
 			WrapFailureHandler(sched, func(next scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 				return func(
 					ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
-					nominating *framework.NominatingInfo, start time.Time,
+					nominating *fwk.NominatingInfo, start time.Time,
 				) {
 					failed = append(failed, pod.Pod.Name)
 					next(ctx, profile, pod, status, nominating, start)
@@ -88,7 +110,7 @@ func TestWrapFailureHandler(t *testing.T) {
 		})
 		require.Equal(t, []string{"large"}, failed)
 		require.Equal(t, corev1.PodReasonUnschedulable, large.Status.Conditions[0].Reason, "the wrapped one writes the condition")
-		_, queued := sched.SchedulingQueue.GetPod("large", "web")
+		_, queued := sched.SchedulingQueue.GetPod("large", "web", nil)
 		require.True(t, queued, "it puts the pod back")
 	})
 }
@@ -99,15 +121,15 @@ type countingQueue struct {
 	added, taken, activated []string
 }
 
-func (q *countingQueue) Add(logger klog.Logger, pod *corev1.Pod) {
+func (q *countingQueue) Add(ctx context.Context, pod *corev1.Pod) {
 	q.added = append(q.added, pod.Name)
-	q.SchedulingQueue.Add(logger, pod)
+	q.SchedulingQueue.Add(ctx, pod)
 }
 
-func (q *countingQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+func (q *countingQueue) Pop(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 	pod, err := q.SchedulingQueue.Pop(logger)
 	if pod != nil {
-		q.taken = append(q.taken, pod.Pod.Name)
+		q.taken = append(q.taken, pod.GetName())
 	}
 	return pod, err //nolint:wrapcheck // it is the queue's
 }

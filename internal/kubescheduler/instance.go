@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -29,7 +30,7 @@ type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
 	// KubeConfig leads to the API server of Client, for plugins that build clients of their own from
-	// framework.Handle.KubeConfig. Several of scheduler-plugins do, and panic where there is none.
+	// fwk.Handle.KubeConfig. Several of scheduler-plugins do, and panic where there is none.
 	KubeConfig *rest.Config
 	// Informers serve the view: their informers of Pods and Nodes are the view's own. They are not started yet.
 	Informers informers.SharedInformerFactory
@@ -68,6 +69,7 @@ const refusedBy, noNodeBy = "TenantPolicy", "TenantNodes"
 // Build builds the scheduler. The caller starts the informers afterwards: building plugins requests the informers that
 // they use.
 func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
+	withoutDevices(i.Informers)
 	hints := &judgedHints{judged: i.Hinted}
 	options := append(hints.options(plugins.Registry(i.Plugins)),
 		scheduler.WithKubeConfig(i.KubeConfig),
@@ -95,7 +97,7 @@ func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
 func (i Instance) explaining(handle scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 	return func(
 		ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
-		nominating *framework.NominatingInfo, start time.Time,
+		nominating *fwk.NominatingInfo, start time.Time,
 	) {
 		judged, _ := i.judged(pod.Pod)
 		why := refusal.Of(judged, status, profile.SnapshotSharedLister().NodeInfos())
@@ -123,17 +125,21 @@ func (i Instance) explaining(handle scheduler.FailureHandlerFn) scheduler.Failur
 
 // judging asks Refused and Judged about each Pod first.
 func (i Instance) judging(schedule SchedulePod) SchedulePod {
-	return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
-		judged, none := i.judged(pod)
+	return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+		judged, none := i.judged(pod.Pod)
 		if none != "" {
-			return scheduler.ScheduleResult{}, unfit(pod, noNodeBy, none)
+			return scheduler.ScheduleResult{}, unfit(pod.Pod, noNodeBy, none)
 		}
 		if i.Refused != nil {
 			if reason := i.Refused(judged); reason != "" {
-				return scheduler.ScheduleResult{}, unfit(pod, refusedBy, reason)
+				return scheduler.ScheduleResult{}, unfit(pod.Pod, refusedBy, reason)
 			}
 		}
-		return schedule(ctx, profile, state, judged)
+		if judged != pod.Pod {
+			info, _ := framework.NewPodInfo(judged) // kube-scheduler ignores terms that cannot be parsed, too
+			pod = &framework.QueuedPodInfo{PodInfo: info, QueueingParams: pod.QueueingParams}
+		}
+		return schedule(ctx, profile, state, pod)
 	}
 }
 
@@ -167,8 +173,10 @@ func refusedWith(status *fwk.Status) (reason, by string) {
 }
 
 // NoEvents is a profile.RecorderFactory that drops all Events, for Pods that exist in a view only.
-func NoEvents(string) events.EventRecorder { return noEvents{} }
+func NoEvents(string) events.EventRecorderLogger { return noEvents{} }
 
 type noEvents struct{}
 
 func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+func (n noEvents) WithLogger(klog.Logger) events.EventRecorderLogger { return n }

@@ -82,7 +82,7 @@ func TestFailed(t *testing.T) {
 			recorder := events.NewFakeRecorder(100)
 			instance := Instance{
 				Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg, Plugins: plugins.Options{},
-				Recorders: func(string) events.EventRecorder { return recorder },
+				Recorders: func(string) events.EventRecorderLogger { return recorder },
 				Failed: func(_ context.Context, pod *corev1.Pod, status *fwk.Status, why refusal.Refusal) *fwk.Status {
 					mu.Lock()
 					defer mu.Unlock()
@@ -123,7 +123,7 @@ func TestRefused(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	instance := Instance{
 		Client: api, Informers: informers.NewSharedInformerFactory(api, 0), Config: cfg,
-		Recorders: func(string) events.EventRecorder { return recorder },
+		Recorders: func(string) events.EventRecorderLogger { return recorder },
 		Refused:   func(*corev1.Pod) string { return "not on Mondays" }, RefusedReason: "Closed",
 	}
 	_, stop := run(ctx, t, &instance)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -44,39 +45,45 @@ type profileWithMessage struct {
 }
 
 // EventRecorder returns a recorder of Events with the message.
-func (p profileWithMessage) EventRecorder() events.EventRecorder {
+func (p profileWithMessage) EventRecorder() events.EventRecorderLogger {
 	return recorderWithMessage{p.Framework.EventRecorder(), tenancy.Cut(p.message, validation.NoteLengthLimit), p.reason}
 }
 
 // APICacher returns what writes the condition with the message.
-func (p profileWithMessage) APICacher() framework.APICacher {
+func (p profileWithMessage) APICacher() fwk.APICacher {
 	return apiCacherWithMessage{APICacher: p.Framework.APICacher(), profile: p}
 }
 
 type recorderWithMessage struct {
-	events.EventRecorder
+	events.EventRecorderLogger
 	message, reason string
 }
 
 // Eventf implements events.EventRecorder.
 func (r recorderWithMessage) Eventf(regarding, related runtime.Object, kind, reason, action, _ string, _ ...any) {
-	r.EventRecorder.Eventf(regarding, related, kind, cmp.Or(r.reason, reason), action, "%s", r.message)
+	r.EventRecorderLogger.Eventf(regarding, related, kind, cmp.Or(r.reason, reason), action, "%s", r.message)
+}
+
+// WithLogger implements events.EventRecorderLogger.
+func (r recorderWithMessage) WithLogger(logger klog.Logger) events.EventRecorderLogger {
+	return recorderWithMessage{r.EventRecorderLogger.WithLogger(logger), r.message, r.reason}
 }
 
 type apiCacherWithMessage struct {
-	framework.APICacher // nil without feature gate SchedulerAsyncAPICalls; the handler calls PatchPodStatus alone
-	profile             profileWithMessage
+	fwk.APICacher // nil without feature gate SchedulerAsyncAPICalls; the handler calls PatchPodStatus alone
+	profile       profileWithMessage
 }
 
-// PatchPodStatus implements framework.APICacher.
-func (c apiCacherWithMessage) PatchPodStatus(pod *corev1.Pod, condition *corev1.PodCondition, nominating *framework.NominatingInfo) (<-chan error, error) {
-	if condition != nil {
-		condition = condition.DeepCopy()
-		condition.Message = c.profile.message
+// PatchPodStatus implements fwk.APICacher.
+func (c apiCacherWithMessage) PatchPodStatus(pod *corev1.Pod, conditions []*corev1.PodCondition, nominating *fwk.NominatingInfo) (<-chan error, error) {
+	explained := make([]*corev1.PodCondition, len(conditions))
+	for i, condition := range conditions {
+		explained[i] = condition.DeepCopy()
+		explained[i].Message = c.profile.message
 	}
 	if c.APICacher != nil {
-		return c.APICacher.PatchPodStatus(pod, condition, nominating) //nolint:wrapcheck // the handler logs it
+		return c.APICacher.PatchPodStatus(pod, explained, nominating) //nolint:wrapcheck // the handler logs it
 	}
-	call := apicalls.NewPodStatusPatchCall(pod, condition, nominating)
+	call := apicalls.NewPodStatusPatchCall(pod, explained, nominating)
 	return nil, call.Execute(c.profile.ctx, c.profile.client) //nolint:wrapcheck // the handler logs it
 }

@@ -20,8 +20,8 @@ const ReasonInvalidPods = "InvalidPods"
 // server does, whatever the API server of a view says. Its cache ends the process where that does not hold
 // (backend/cache: UpdatePod and RemovePod call klog.FlushAndExit), or keeps what is gone:
 //
-//   - spec.nodeName of a UID never changes from one node to another. Here such a change is a deletion, then an
-//     addition.
+//   - spec.nodeName of a UID never changes, nor is it taken off, once it is set. Here such a change is a deletion, then
+//     an addition.
 //   - Another UID under the same name is a deletion, then an addition. An informer that missed the deletion, while its
 //     watch was broken, reports an update.
 //   - A UID belongs to one Pod. A second Pod with it, and one without UID, is not passed on, and fail is called.
@@ -91,7 +91,10 @@ func (e *PodEvents) tell(pod *corev1.Pod, isInInitialList bool) {
 		return
 	}
 	if before != nil && pod.Spec.NodeName == "" {
-		before = e.tellBound(before, pod)
+		if before = e.tellBound(before, pod); before.Spec.NodeName != "" {
+			e.next.OnDelete(before)
+			before = nil
+		}
 	}
 	e.told[name], e.names[pod.UID] = pod, name
 	if before == nil {
@@ -122,8 +125,7 @@ func (e *PodEvents) forget(name cache.ObjectName) {
 	}
 }
 
-// movesBetweenNodes reports whether kube-scheduler would have to move a Pod from one node to another. One that loses
-// its node goes from its cache to its queue, and the other way round, which it knows.
+// movesBetweenNodes reports whether kube-scheduler would have to move a Pod from one node to another.
 func movesBetweenNodes(before, pod *corev1.Pod) bool {
 	return before.Spec.NodeName != "" && pod.Spec.NodeName != "" && before.Spec.NodeName != pod.Spec.NodeName
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -74,9 +72,9 @@ func TestPodEvents(t *testing.T) {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "r2"))},
 			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a r2"},
 		},
-		"a node that is taken off is an update": {
+		"a node that is taken off is a deletion and an addition": {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, "r2"))},
-			want:   []string{"add p uid-a r1", "update p uid-a r1 -> p uid-a", "update p uid-a -> p uid-a r2"},
+			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a", "update p uid-a -> p uid-a r2"},
 		},
 		"another pod of that name is a deletion and an addition": {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", b, "r2"))},
@@ -121,7 +119,7 @@ func TestPodEvents(t *testing.T) {
 		},
 		"a node that nobody was told of is told before it is taken off": {
 			events: []event{add(podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, ""))}, missed: onNode("r1"),
-			want: []string{"add p uid-a", "update p uid-a -> p uid-a r1", "update p uid-a r1 -> p uid-a"},
+			want: []string{"add p uid-a", "update p uid-a -> p uid-a r1", "delete p uid-a r1", "add p uid-a"},
 		},
 		"and before the pod is gone": {
 			events: []event{add(podAs("p", a, "")), remove(podAs("p", a, ""))}, missed: onNode("r1"),
@@ -133,7 +131,7 @@ func TestPodEvents(t *testing.T) {
 		},
 		"a node that was told is not told again": {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "")), add(podAs("q", b, "r2")), remove(podAs("q", b, "r2"))}, missed: onNode("r1"),
-			want: []string{"add p uid-a r1", "update p uid-a r1 -> p uid-a", "add q uid-b r2", "delete q uid-b r2"},
+			want: []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a", "add q uid-b r2", "delete q uid-b r2"},
 		},
 		"a pod without UID is refused": {events: []event{add(podAs("p", "", "r1"))}, wantRefused: 1},
 		"no pods": {events: []event{
@@ -194,15 +192,31 @@ func exits(t *testing.T) {
 	t.Cleanup(func() { klog.OsExit = before })
 }
 
-// assignedTo returns PodEvents in front of what kube-scheduler does with pods on nodes: it keeps them in its cache.
+// assignedTo returns PodEvents in front of what kube-scheduler does with pods on nodes and with those that it has assumed
+// there (addPod, updatePod and deletePod of pkg/scheduler/eventhandlers.go): it keeps them in its cache.
 func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache, missed kubescheduler.Missed) *kubescheduler.PodEvents {
 	logger := klog.FromContext(ctx)
-	return kubescheduler.NewPodEvents(cache.FilteringResourceEventHandler{
-		FilterFunc: func(object any) bool { return object.(*corev1.Pod).Spec.NodeName != "" },
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(pod any) { require.NoError(t, pods.AddPod(logger, pod.(*corev1.Pod))) },
-			UpdateFunc: func(old, pod any) { require.NoError(t, pods.UpdatePod(logger, old.(*corev1.Pod), pod.(*corev1.Pod))) },
-			DeleteFunc: func(pod any) { require.NoError(t, pods.RemovePod(logger, pod.(*corev1.Pod))) },
+	isAssigned := func(pod any) bool { return pod.(*corev1.Pod).Spec.NodeName != "" }
+	add := func(pod any) {
+		if isAssigned(pod) {
+			require.NoError(t, pods.AddPod(logger, pod.(*corev1.Pod)))
+		}
+	}
+	return kubescheduler.NewPodEvents(cache.ResourceEventHandlerFuncs{
+		AddFunc: add,
+		UpdateFunc: func(old, pod any) {
+			if isAssigned(old) {
+				require.NoError(t, pods.UpdatePod(logger, old.(*corev1.Pod), pod.(*corev1.Pod)))
+			} else {
+				add(pod)
+			}
+		},
+		DeleteFunc: func(pod any) {
+			if isAssigned(pod) {
+				require.NoError(t, pods.RemovePod(logger, pod.(*corev1.Pod)))
+			} else if assumed, err := pods.GetPod(pod.(*corev1.Pod)); err == nil {
+				require.NoError(t, pods.RemoveAssumedPod(logger, assumed))
+			}
 		},
 	}, missed, func(error) {})
 }
@@ -217,7 +231,7 @@ func FuzzPodEventsKeepTheCache(f *testing.F) {
 	f.Fuzz(func(t *testing.T, moves []byte) {
 		exits(t)
 		ctx := schedulertest.Context(t)
-		handler := assignedTo(ctx, t, internalcache.New(ctx, 0, nil), onNode([]string{"", "r1", "r3"}[len(moves)%3]))
+		handler := assignedTo(ctx, t, internalcache.New(ctx, nil, false, false), onNode([]string{"", "r1", "r3"}[len(moves)%3]))
 		last := map[string]*corev1.Pod{}
 		for _, move := range moves {
 			pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
@@ -241,8 +255,7 @@ func FuzzPodEventsKeepTheCache(f *testing.F) {
 }
 
 // FuzzAssumedPods lets pods come and go as an API server of a tenant's own says, while a kube-scheduler assumes them on
-// nodes, binds them and forgets them, in any order. Each second the cache looks for pods that it has assumed and does
-// not have, and ends the process if there is one (cleanupAssumedPods).
+// nodes and forgets them, in any order.
 func FuzzAssumedPods(f *testing.F) {
 	random := rand.New(rand.NewPCG(26, 12))
 	for range 30 {
@@ -250,43 +263,32 @@ func FuzzAssumedPods(f *testing.F) {
 		for i := range moves {
 			moves[i] = byte(random.UintN(256))
 		}
-		f.Add(moves, random.UintN(2) == 0)
+		f.Add(moves)
 	}
 	metrics.Register()
-	f.Fuzz(func(t *testing.T, moves []byte, expire bool) {
+	f.Fuzz(func(t *testing.T, moves []byte) {
 		exits(t)
-		schedulertest.Bubble(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(schedulertest.Context(t))
-			t.Cleanup(cancel)
-			logger, ttl := klog.FromContext(ctx), time.Duration(0) // as kube-scheduler has it
-			if expire {
-				ttl = 3 * time.Second
+		ctx, cancel := context.WithCancel(schedulertest.Context(t))
+		t.Cleanup(cancel)
+		logger := klog.FromContext(ctx)
+		pods := internalcache.New(ctx, nil, false, false)
+		handler := assignedTo(ctx, t, pods, onNode([]string{"", "r1", "r3"}[len(moves)%3]))
+		for _, move := range moves {
+			pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
+			switch move >> 5 {
+			case 0, 1:
+				handler.OnUpdate(pod, pod)
+			case 2:
+				handler.OnDelete(pod)
+			case 3, 4, 5:
+				_ = pods.AssumePod(logger, pod) // refused if it is there
+			default:
+				_ = pods.ForgetPod(logger, pod) // refused if it is not assumed there
 			}
-			pods := internalcache.New(ctx, ttl, nil)
-			handler := assignedTo(ctx, t, pods, onNode([]string{"", "r1", "r3"}[len(moves)%3]))
-			for _, move := range moves {
-				pod := podAs(string("pq"[move>>2&1]), string("uv"[move>>3&1]), []string{"", "r1", "r2", "r3"}[move&3])
-				switch move >> 5 {
-				case 0, 1:
-					handler.OnUpdate(pod, pod)
-				case 2:
-					handler.OnDelete(pod)
-				case 3, 4, 5:
-					_ = pods.AssumePod(logger, pod) // refused if it is there
-				case 6:
-					require.NoError(t, pods.FinishBinding(logger, pod))
-				default:
-					_ = pods.ForgetPod(logger, pod) // refused if it is not assumed there
-				}
-				for uid := range pods.Dump().AssumedPods {
-					_, err := pods.GetPod(podAs("", uid, ""))
-					require.NoError(t, err, "what is assumed is there")
-				}
-				if move&0x10 != 0 {
-					<-time.After(time.Second)
-					synctest.Wait() // for the cache, which looks at the same moment
-				}
+			for uid := range pods.Dump().AssumedPods {
+				_, err := pods.GetPod(podAs("", uid, ""))
+				require.NoError(t, err, "what is assumed is there")
 			}
-		})
+		}
 	})
 }

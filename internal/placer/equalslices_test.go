@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/freenodes"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/test/builders"
@@ -88,7 +89,7 @@ func (p *pool) decide(ctx context.Context, step int, random *rand.Rand) (placed 
 	var reserved []func()
 	for _, object := range view.Slices(np) {
 		pod, state := object.(*corev1.Pod), framework.NewCycleState()
-		result, err := p.sched.SchedulePod(ctx, profile, state, pod)
+		result, err := schedulertest.SchedulePod(ctx, p.t, p.sched, profile, state, pod)
 		if err != nil {
 			outcomes = append(outcomes, said(p.t, err))
 			break

@@ -110,15 +110,12 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the namespace scheduler: %w", err)
 	}
-	kubescheduler.WrapSchedulePod(sched, func(next kubescheduler.SchedulePod) kubescheduler.SchedulePod {
-		return func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) (scheduler.ScheduleResult, error) {
-			if slicepod.IsFirst(pod) {
-				gangs.Settle(ctx, func(released *corev1.Pod) bool {
-					counted, err := sched.Cache.IsAssumedPod(released)
-					return err == nil && counted
-				})
-			}
-			return next(ctx, profile, state, pod)
+	kubescheduler.BeforeSnapshot(sched, func(pod *corev1.Pod) {
+		if slicepod.IsFirst(pod) {
+			gangs.Settle(ctx, func(released *corev1.Pod) bool {
+				counted, err := sched.Cache.IsAssumedPod(released)
+				return err == nil && counted
+			})
 		}
 	})
 	p.waken = func() {
@@ -136,7 +133,7 @@ func (p *Placer) build(ctx context.Context) (*scheduler.Scheduler, informers.Sha
 	}
 	p.wakeReturning(sched)
 	p.queued = func(pod types.NamespacedName) bool {
-		_, exists := sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace)
+		_, exists := sched.SchedulingQueue.GetPod(pod.Name, pod.Namespace, nil)
 		return exists
 	}
 	return sched, factory, nil
@@ -149,7 +146,7 @@ func (p *Placer) wakeReturning(sched *scheduler.Scheduler) {
 	kubescheduler.WrapFailureHandler(sched, func(next scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 		return func(
 			ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status,
-			nominating *framework.NominatingInfo, start time.Time,
+			nominating *fwk.NominatingInfo, start time.Time,
 		) {
 			next(ctx, profile, pod, status, nominating, start)
 			if woken := p.woken.Load(); woken != nil && !woken.Before(start) && slicepod.IsFirst(pod.Pod) {
@@ -174,7 +171,7 @@ func (p *Placer) informers(api kubernetes.Interface) informers.SharedInformerFac
 
 // run runs a scheduler and its informers until ctx ends.
 func run(ctx context.Context, sched *scheduler.Scheduler, factory informers.SharedInformerFactory) {
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	factory.WaitForCacheSync(ctx.Done())
 	if err := sched.WaitForHandlersSync(ctx); err != nil {

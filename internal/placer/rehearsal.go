@@ -115,7 +115,7 @@ func (r *Rehearsal) begin(ctx context.Context) (s *stage, end func(), err error)
 		<-ended
 		left, _ := sched.SchedulingQueue.PendingPods()
 		for _, pod := range left { // whose deletion was not heard any more
-			sched.SchedulingQueue.Delete(pod)
+			sched.SchedulingQueue.Delete(klog.FromContext(ctx), pod)
 		}
 	}, nil
 }
@@ -129,7 +129,7 @@ func drain(ctx context.Context, sched *scheduler.Scheduler, factory informers.Sh
 		queued, _ := sched.SchedulingQueue.PendingPods()
 		for _, pod := range queued {
 			if _, err := lister.Pods(pod.Namespace).Get(pod.Name); apierrors.IsNotFound(err) {
-				sched.SchedulingQueue.Delete(pod)
+				sched.SchedulingQueue.Delete(klog.FromContext(ctx), pod)
 			}
 		}
 		if len(queued) > 0 || len(sched.SchedulingQueue.InFlightPods()) > 0 {

@@ -5,9 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -64,7 +63,7 @@ func (w wakingHandler) OnUpdate(before, after any) {
 // takesSlices reports whether any slice may be placed on a virtual Node of the view: it is not cordoned, has no taint
 // that all slices stop at, and has something to offer.
 func takesSlices(node *corev1.Node) bool {
-	_, isTainted := corev1helpers.FindMatchingUntoleratedTaint(node.Spec.Taints, view.SliceTolerations(), pluginhelper.DoNotScheduleTaintsFilterFunc())
+	_, isTainted := placement.Untolerated(node.Spec.Taints, view.SliceTolerations())
 	if node.Spec.Unschedulable || isTainted {
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 var standards = mustEvaluator()
 
 func mustEvaluator() podsecurity.Evaluator {
-	evaluator, err := podsecurity.NewEvaluator(podsecurity.DefaultChecks())
+	evaluator, err := podsecurity.NewEvaluator(podsecurity.DefaultChecks(), nil)
 	if err != nil {
 		panic(fmt.Sprintf("the checks of Pod Security are invalid: %v", err)) // a fault of the build
 	}

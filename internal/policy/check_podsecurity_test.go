@@ -48,7 +48,7 @@ type podSecurityServer struct {
 
 func newPodSecurityServer(t *testing.T) *podSecurityServer {
 	t.Helper()
-	evaluator, err := podsecurity.NewEvaluator(podsecurity.DefaultChecks())
+	evaluator, err := podsecurity.NewEvaluator(podsecurity.DefaultChecks(), nil)
 	require.NoError(t, err)
 	newest := api.MajorMinorVersion(1, 0)
 	for _, check := range podsecurity.DefaultChecks() {

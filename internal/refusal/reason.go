@@ -9,10 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
@@ -211,7 +209,7 @@ func State(node *corev1.Node, tolerations []corev1.Toleration) string {
 
 // tainted returns what the first taint says that is not tolerated. It returns false where there is none.
 func tainted(node *corev1.Node, tolerations []corev1.Toleration) (reason, bool) {
-	taint, isUntolerated := corev1helpers.FindMatchingUntoleratedTaint(node.Spec.Taints, tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+	taint, isUntolerated := placement.Untolerated(node.Spec.Taints, tolerations)
 	if !isUntolerated {
 		return reason{}, false
 	}

@@ -159,7 +159,7 @@ func (t *Tenants) engage(ctx context.Context, tenant *tenants.Tenant, cfg *rest.
 			return err
 		}
 	}
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	defer cancel() // before Shutdown, which waits for the informers
 	if err := podscheduler.WaitForCaches(ctx, factory, failures, cmp.Or(t.patience, podscheduler.ListPatience)); err != nil {

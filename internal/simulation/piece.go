@@ -5,9 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/clusterchoice"
@@ -46,7 +44,7 @@ func OpenTo(nodes []*corev1.Node, np *schedulerv1alpha1.NamespacePlacement) (ope
 	clusterchoice.ApplyTo(pod, np)
 	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
 	for _, node := range nodes {
-		_, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+		_, tainted := placement.Untolerated(view.Taints(node), pod.Spec.Tolerations)
 		if matches, err := affinity.Match(node); err == nil && matches && !tainted && !node.Spec.Unschedulable {
 			open = append(open, node)
 		}

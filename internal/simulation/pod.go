@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -112,7 +110,7 @@ func (r *PodRoom) judge(nodes []*corev1.Node, np *schedulerv1alpha1.NamespacePla
 	held, judge, demand := counts(np.Status.Placements), nodegroups.Judge{}, nodegroups.DemandOf(pod)
 	for _, node := range nodes {
 		wish.Used[node.Name] = nil
-		taint, tainted := corev1helpers.FindMatchingUntoleratedTaint(view.Taints(node), pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+		taint, tainted := placement.Untolerated(view.Taints(node), pod.Spec.Tolerations)
 		lacks := judge.Lacks(node, demand)
 		if lacks != "" {
 			wish.Unfit.Insert(node.Name)

@@ -131,7 +131,7 @@ func startScheduler(
 ) <-chan struct{} {
 	t.Helper()
 	factory := informersOf(api)
-	sched, err := scheduler.New(ctx, api, factory, nil, func(string) events.EventRecorder { return &events.FakeRecorder{} },
+	sched, err := scheduler.New(ctx, api, factory, nil, func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithComponentConfigVersion(cfg.APIVersion), scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(plugins.Registry(options)))
 	require.NoError(t, err)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/failedchoice"
@@ -33,13 +32,13 @@ type ChoiceBackoff struct {
 }
 
 var (
-	_ framework.PreFilterPlugin   = &ChoiceBackoff{}
-	_ framework.FilterPlugin      = &ChoiceBackoff{}
-	_ framework.EnqueueExtensions = &ChoiceBackoff{}
+	_ fwk.PreFilterPlugin   = &ChoiceBackoff{}
+	_ fwk.FilterPlugin      = &ChoiceBackoff{}
+	_ fwk.EnqueueExtensions = &ChoiceBackoff{}
 )
 
 // New returns the plugin.
-func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+func New(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return &ChoiceBackoff{now: time.Now}, nil
 }
 
@@ -73,7 +72,7 @@ type closed struct{ sets.Set[string] }
 func (c closed) Clone() fwk.StateData { return c }
 
 // PreFilter looks at the failures of a pod. A pod without, or one that asks for a super cluster, is not concerned.
-func (pl *ChoiceBackoff) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (pl *ChoiceBackoff) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	failures := failedchoice.Of(pod)
 	if len(failures) == 0 || pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] != "" {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -93,7 +92,7 @@ func (pl *ChoiceBackoff) PreFilter(_ context.Context, state fwk.CycleState, pod 
 }
 
 // PreFilterExtensions returns nil: failures do not depend on other pods.
-func (pl *ChoiceBackoff) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+func (pl *ChoiceBackoff) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses the super clusters that the pod is kept out of. Evicting others there would not help.
 func (pl *ChoiceBackoff) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) *fwk.Status {

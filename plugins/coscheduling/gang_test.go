@@ -24,9 +24,9 @@ import (
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// permits is a framework.Handle in which members wait in Permit.
+// permits is a fwk.Handle in which members wait in Permit.
 type permits struct {
-	framework.Handle
+	fwk.Handle
 	waiting   []*corev1.Pod
 	rejected  map[types.UID]int
 	activated []string
@@ -38,14 +38,14 @@ func (p *permits) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	}
 }
 
-func (p *permits) IterateOverWaitingPods(f func(framework.WaitingPod)) {
+func (p *permits) IterateOverWaitingPods(f func(fwk.WaitingPod)) {
 	for _, pod := range p.waiting {
 		f(&permit{pod: pod, handle: p})
 	}
 }
 
 type permit struct {
-	framework.WaitingPod
+	fwk.WaitingPod
 	pod    *corev1.Pod
 	handle *permits
 }
@@ -54,7 +54,12 @@ func (p *permit) GetPod() *corev1.Pod { return p.pod }
 
 func (p *permit) Allow(string) {}
 
-func (p *permit) Reject(string, string) { p.handle.rejected[p.pod.UID]++ }
+func (p *permit) Reject(string, string) bool {
+	p.handle.rejected[p.pod.UID]++
+	return true
+}
+
+func (p *permit) Preempt(string, string) bool { return false }
 
 // oneGroup is the group mpi, of 3 members.
 type oneGroup struct{}

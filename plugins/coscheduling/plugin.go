@@ -79,7 +79,7 @@ type Options struct {
 // Coscheduling is the plugin.
 type Coscheduling struct {
 	options Options
-	handle  framework.Handle
+	handle  fwk.Handle
 	gangs   *State
 	pods    cache.Indexer
 	// wait bounds the time in Permit.
@@ -87,16 +87,16 @@ type Coscheduling struct {
 }
 
 var (
-	_ framework.PreFilterPlugin   = &Coscheduling{}
-	_ framework.PostFilterPlugin  = &Coscheduling{}
-	_ framework.ReservePlugin     = &Coscheduling{}
-	_ framework.PermitPlugin      = &Coscheduling{}
-	_ framework.EnqueueExtensions = &Coscheduling{}
+	_ fwk.PreFilterPlugin   = &Coscheduling{}
+	_ fwk.PostFilterPlugin  = &Coscheduling{}
+	_ fwk.ReservePlugin     = &Coscheduling{}
+	_ fwk.PermitPlugin      = &Coscheduling{}
+	_ fwk.EnqueueExtensions = &Coscheduling{}
 )
 
 // New returns a factory of the plugin. All profiles of a scheduler share gangs.
 func New(options Options, gangs *State) frameworkruntime.PluginFactory {
-	return func(ctx context.Context, object runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*pluginsconfig.CoschedulingArgs)
 		if !ok {
 			return nil, fmt.Errorf("args are of type %T, want *CoschedulingArgs", object)
@@ -284,7 +284,7 @@ func (pl *Coscheduling) release(members map[types.UID]bool, why string) {
 	if len(members) == 0 {
 		return
 	}
-	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+	pl.handle.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
 		if members[waiting.GetPod().UID] {
 			waiting.Reject(Name, why)
 		}
@@ -292,7 +292,7 @@ func (pl *Coscheduling) release(members map[types.UID]bool, why string) {
 }
 
 // PostFilter releases the gang of a member that fits nowhere, if the others are too few without it.
-func (pl *Coscheduling) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *fwk.Status) {
+func (pl *Coscheduling) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	group := GroupOf(pod)
 	if group.Name == "" {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -400,7 +400,7 @@ func (pl *Coscheduling) Permit(ctx context.Context, state fwk.CycleState, pod *c
 	case lost:
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("gang %s: another member does not fit where the others do", found.group.Name)), 0
 	}
-	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+	pl.handle.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
 		if member := waiting.GetPod(); members[member.UID] {
 			pl.checkLetGo(member, found.group)
 			waiting.Allow(Name)

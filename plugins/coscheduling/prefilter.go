@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -105,7 +104,7 @@ func (pl *Coscheduling) list(group types.NamespacedName, profile string, letGo m
 }
 
 // PreFilter refuses a member of a gang that cannot be placed whole, and leaves the super clusters where it can be.
-func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	name := GroupOf(pod)
 	if name.Name == "" {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -147,7 +146,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	if left == nil {
 		return nil, nil
 	}
-	return &framework.PreFilterResult{NodeNames: left}, nil
+	return &fwk.PreFilterResult{NodeNames: left}, nil
 }
 
 // lead makes a member that is tried the one that events try, if there is none that waits.
@@ -272,4 +271,4 @@ func askedFor(found members) sets.Set[string] {
 }
 
 // PreFilterExtensions returns nil: single pods that come or go change nothing.
-func (pl *Coscheduling) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+func (pl *Coscheduling) PreFilterExtensions() fwk.PreFilterExtensions { return nil }

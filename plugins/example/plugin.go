@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 const (
@@ -32,14 +31,14 @@ type Example struct {
 
 // The extension points that the plugin serves. A profile that names it under multiPoint enables it at all of them.
 var (
-	_ framework.FilterPlugin      = &Example{}
-	_ framework.EnqueueExtensions = &Example{}
+	_ fwk.FilterPlugin      = &Example{}
+	_ fwk.EnqueueExtensions = &Example{}
 )
 
 // New returns the plugin. It is called once per profile and must return soon: vc-scheduler builds a scheduler for each
 // tenant that it engages. Goroutines end with ctx. What the plugin needs of the API server comes from handle's
 // informers, never from a request in Filter.
-func New(_ context.Context, object runtime.Object, _ framework.Handle) (framework.Plugin, error) {
+func New(_ context.Context, object runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 	args, ok := object.(*ExampleArgs)
 	if !ok {
 		return nil, fmt.Errorf("args are of type %T, want *ExampleArgs", object)

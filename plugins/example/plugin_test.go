@@ -11,7 +11,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/superpool/superpool/plugins/example"
@@ -19,8 +18,8 @@ import (
 )
 
 // withArgs is a factory that gets args in the place of those of a profile.
-func withArgs(args runtime.Object) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-	return func(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+func withArgs(args runtime.Object) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		return example.New(ctx, args, handle)
 	}
 }

@@ -63,7 +63,7 @@ type Expander interface {
 
 // NamespaceGang is the plugin.
 type NamespaceGang struct {
-	handle    framework.Handle
+	handle    fwk.Handle
 	committer Committer
 	expander  Expander // nil: the view has all slices of every gang
 	gangs     *State
@@ -77,18 +77,18 @@ type NamespaceGang struct {
 }
 
 var (
-	_ framework.QueueSortPlugin   = &NamespaceGang{}
-	_ framework.PreFilterPlugin   = &NamespaceGang{}
-	_ framework.PostFilterPlugin  = &NamespaceGang{}
-	_ framework.ReservePlugin     = &NamespaceGang{}
-	_ framework.PermitPlugin      = &NamespaceGang{}
-	_ framework.BindPlugin        = &NamespaceGang{}
-	_ framework.EnqueueExtensions = &NamespaceGang{}
+	_ fwk.QueueSortPlugin   = &NamespaceGang{}
+	_ fwk.PreFilterPlugin   = &NamespaceGang{}
+	_ fwk.PostFilterPlugin  = &NamespaceGang{}
+	_ fwk.ReservePlugin     = &NamespaceGang{}
+	_ fwk.PermitPlugin      = &NamespaceGang{}
+	_ fwk.BindPlugin        = &NamespaceGang{}
+	_ fwk.EnqueueExtensions = &NamespaceGang{}
 )
 
 // New returns a factory of the plugin. gangs is shared with the plugins that look at decisions in the making.
-func New(committer Committer, gangs *State) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-	return func(_ context.Context, object runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+func New(committer Committer, gangs *State) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.NamespaceGangArgs)
 		if !ok {
 			return nil, fmt.Errorf("args are of type %T, want *NamespaceGangArgs", object)
@@ -109,8 +109,13 @@ func New(committer Committer, gangs *State) func(context.Context, runtime.Object
 func (pl *NamespaceGang) Name() string { return Name }
 
 // Less orders as Compare does.
-func (pl *NamespaceGang) Less(a, b fwk.QueuedPodInfo) bool {
-	return Compare(a.GetPodInfo().GetPod(), b.GetPodInfo().GetPod()) < 0
+func (pl *NamespaceGang) Less(a, b fwk.QueuedEntityInfo) bool {
+	return Compare(podOf(a), podOf(b)) < 0
+}
+
+// podOf returns a slice that is queued. None is in a PodGroup, which would be queued as a whole.
+func podOf(queued fwk.QueuedEntityInfo) *corev1.Pod {
+	return queued.(*framework.QueuedPodInfo).Pod //nolint:forcetypeassert // kube-scheduler queues nothing else
 }
 
 // Compare orders slices by priority, then by turn (slicepod.Gang), then by age of the namespace, then by name, so that
@@ -232,7 +237,7 @@ func (pl *NamespaceGang) Permit(ctx context.Context, _ fwk.CycleState, pod *core
 		return fwk.NewStatus(fwk.Wait), pl.wait
 	}
 	gang := slicepod.GangName(pod)
-	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+	pl.handle.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
 		if slicepod.GangName(waiting.GetPod()) == gang {
 			waiting.Allow(Name)
 		}
@@ -242,7 +247,7 @@ func (pl *NamespaceGang) Permit(ctx context.Context, _ fwk.CycleState, pod *core
 }
 
 // PostFilter releases the slices that wait for one that fits nowhere.
-func (pl *NamespaceGang) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *fwk.Status) {
+func (pl *NamespaceGang) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	pl.gangs.loseOthers(pod)
 	pl.release(ctx, pod)
 	return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -250,7 +255,7 @@ func (pl *NamespaceGang) PostFilter(ctx context.Context, _ fwk.CycleState, pod *
 
 func (pl *NamespaceGang) release(ctx context.Context, pod *corev1.Pod) {
 	gang := slicepod.GangName(pod)
-	pl.handle.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+	pl.handle.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
 		if other := waiting.GetPod(); other.UID != pod.UID && slicepod.GangName(other) == gang {
 			klog.FromContext(ctx).V(5).Info("Releasing a slice", "pod", klog.KObj(other), "gang", gang)
 			waiting.Reject(Name, ErrReasonReleased)

@@ -80,7 +80,11 @@ func (s *scheduler) assume(pod *corev1.Pod, cluster string) fwk.Code {
 	s.t.Helper()
 	state := framework.NewCycleState()
 	require.True(s.t, s.RunReservePluginsReserve(s.t.Context(), state, pod, cluster).IsSuccess())
-	return s.RunPermitPlugins(s.t.Context(), state, pod, cluster).Code()
+	waits, status := s.RunPermitPlugins(s.t.Context(), state, pod, cluster)
+	if status.IsWait() {
+		s.AddWaitingPod(pod, waits)
+	}
+	return status.Code()
 }
 
 // bind runs the binding cycle: it waits on Permit, then binds, and unreserves after a failure.
@@ -99,7 +103,7 @@ func (s *scheduler) bind(pod *corev1.Pod, cluster string) *fwk.Status {
 // waiting returns the names of the slices that were not let go.
 func (s *scheduler) waiting() map[string]bool {
 	names := map[string]bool{}
-	s.IterateOverWaitingPods(func(waiting framework.WaitingPod) {
+	s.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
 		if len(waiting.GetPendingPlugins()) > 0 {
 			names[waiting.GetPod().Name] = true
 		}
@@ -134,7 +138,7 @@ func TestLess(t *testing.T) {
 		"namespaces of a tenant do not mix":         {pod("a", "db.slice.0009", now, nil), pod("a", "web.slice.0000", now, nil)},
 	}
 	less := newScheduler(t, nil).QueueSortFunc()
-	queued := func(p *corev1.Pod) fwk.QueuedPodInfo {
+	queued := func(p *corev1.Pod) fwk.QueuedEntityInfo {
 		info, err := framework.NewPodInfo(p)
 		require.NoError(t, err)
 		return &framework.QueuedPodInfo{PodInfo: info}

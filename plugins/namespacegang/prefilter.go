@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
@@ -22,12 +21,12 @@ import (
 // What is free is no part of the reason: tenants read it. It refuses slices of a gang that has lost one, too: the gang
 // begins anew with its first slice. Slices that are pinned go to their super cluster alone, whatever the others have
 // free.
-func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	switch begun := pl.gangs.begun(pod); {
 	case pl.gangs.isLost(pod), !begun && pl.expander != nil && slicepod.GangName(pod) != "" && !slicepod.IsFirst(pod):
 		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonReleased)
 	case slicepod.PinOf(pod) != "":
-		return &framework.PreFilterResult{NodeNames: sets.New(slicepod.PinOf(pod))}, nil
+		return &fwk.PreFilterResult{NodeNames: sets.New(slicepod.PinOf(pod))}, nil
 	case begun:
 		return nil, nil
 	}
@@ -70,7 +69,7 @@ func Short(pod *corev1.Pod, total slice.Amounts, nodes []fwk.NodeInfo) slice.Amo
 }
 
 // PreFilterExtensions returns nil: the refusal does not depend on single pods.
-func (pl *NamespaceGang) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+func (pl *NamespaceGang) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // freeIn returns what is free of a resource in all nodes that take new pods.
 func freeIn(nodes []fwk.NodeInfo, name corev1.ResourceName) int64 {

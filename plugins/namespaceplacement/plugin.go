@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/slice"
@@ -33,12 +32,12 @@ type NamespacePlacement struct {
 }
 
 var (
-	_ framework.PreFilterPlugin   = &NamespacePlacement{}
-	_ framework.EnqueueExtensions = &NamespacePlacement{}
+	_ fwk.PreFilterPlugin   = &NamespacePlacement{}
+	_ fwk.EnqueueExtensions = &NamespacePlacement{}
 )
 
 // New returns the plugin.
-func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+func New(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return &NamespacePlacement{}, nil
 }
 
@@ -89,7 +88,7 @@ func (pl *NamespacePlacement) isSchedulableAfterNodeChange(_ klog.Logger, pod *c
 // PreFilter leaves the super clusters where the pod's namespace holds a placement, or the one of them that the pod's
 // annotation asks for, and refuses the pod when there is none, or when the pod requests more of a resource than the
 // namespace holds in any of them.
-func (pl *NamespacePlacement) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (pl *NamespacePlacement) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	placed := sets.New[string]()
 	most := slice.Amounts{}
 	for _, node := range nodes {
@@ -126,8 +125,8 @@ func (pl *NamespacePlacement) PreFilter(_ context.Context, _ fwk.CycleState, pod
 	if len(short) > 0 {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, strings.Join(short, "; "))
 	}
-	return &framework.PreFilterResult{NodeNames: placed}, nil
+	return &fwk.PreFilterResult{NodeNames: placed}, nil
 }
 
 // PreFilterExtensions returns nil: placements do not depend on other pods.
-func (pl *NamespacePlacement) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+func (pl *NamespacePlacement) PreFilterExtensions() fwk.PreFilterExtensions { return nil }

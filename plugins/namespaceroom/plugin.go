@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/apis/config"
 	"github.com/superpool/superpool/apis/config/validation"
@@ -30,12 +29,12 @@ type NamespaceRoom struct {
 }
 
 var (
-	_ framework.PreScorePlugin = &NamespaceRoom{}
-	_ framework.ScorePlugin    = &NamespaceRoom{}
+	_ fwk.PreScorePlugin = &NamespaceRoom{}
+	_ fwk.ScorePlugin    = &NamespaceRoom{}
 )
 
 // New returns the plugin.
-func New(_ context.Context, object runtime.Object, _ framework.Handle) (framework.Plugin, error) {
+func New(_ context.Context, object runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 	args, ok := object.(*config.NamespaceRoomArgs)
 	if !ok {
 		return nil, fmt.Errorf("args are of type %T, want *NamespaceRoomArgs", object)
@@ -101,8 +100,8 @@ func (pl *NamespaceRoom) Score(_ context.Context, state fwk.CycleState, _ *corev
 	if weights == 0 {
 		return 0, nil
 	}
-	return int64(sum / weights * float64(framework.MaxNodeScore)), nil
+	return int64(sum / weights * float64(fwk.MaxScore)), nil
 }
 
 // ScoreExtensions returns nil: scores are shares already.
-func (pl *NamespaceRoom) ScoreExtensions() framework.ScoreExtensions { return nil }
+func (pl *NamespaceRoom) ScoreExtensions() fwk.ScoreExtensions { return nil }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/superpool/superpool/apis/config"
@@ -42,7 +42,7 @@ func TestScore(t *testing.T) {
 		"weighted": {config.NamespaceRoomArgs{Strategy: config.RoomSpread, Resources: []config.ResourceWeight{both[0], {Name: corev1.ResourceMemory, Weight: 2}}}, map[string]int64{"large": 80, "full": 0, "lopsided": 90, "other": 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := plugintest.NewFramework(t, namespaceroom.Name, func(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+			f := plugintest.NewFramework(t, namespaceroom.Name, func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 				return namespaceroom.New(ctx, &tc.args, handle)
 			}, nodes)
 			got, status := f.Score(t.Context(), pod)

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/nodegroups"
 )
@@ -34,7 +33,7 @@ func requiredApart(pod *corev1.Pod) []corev1.PodAffinityTerm {
 func apartOf(pod *corev1.Pod) ([]apart, error) {
 	required := requiredApart(pod)
 	required = required[:min(len(required), maxApart)]
-	parsed, err := framework.GetAffinityTerms(pod, required)
+	parsed, err := fwk.GetAffinityTerms(pod, required)
 	if err != nil {
 		return nil, fmt.Errorf("reading anti-affinity: %w", err)
 	}

@@ -6,12 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/nodegroups"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -160,7 +159,7 @@ func (c *cluster) matching(pod *corev1.Pod) uint64 {
 // tolerated returns those of groups whose taints are tolerated.
 func (c *cluster) tolerated(groups uint64, tolerations []corev1.Toleration) uint64 {
 	return c.where(groups, func(i int) bool {
-		_, isAway := corev1helpers.FindMatchingUntoleratedTaint(c.nodes[i].Spec.Taints, tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+		_, isAway := placement.Untolerated(c.nodes[i].Spec.Taints, tolerations)
 		return !isAway
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -48,17 +47,17 @@ type NodeGroups struct {
 }
 
 var (
-	_ framework.PreFilterPlugin     = &NodeGroups{}
-	_ framework.PreFilterExtensions = &NodeGroups{}
-	_ framework.FilterPlugin        = &NodeGroups{}
-	_ framework.PreScorePlugin      = &NodeGroups{}
-	_ framework.ScorePlugin         = &NodeGroups{}
-	_ framework.EnqueueExtensions   = &NodeGroups{}
+	_ fwk.PreFilterPlugin     = &NodeGroups{}
+	_ fwk.PreFilterExtensions = &NodeGroups{}
+	_ fwk.FilterPlugin        = &NodeGroups{}
+	_ fwk.PreScorePlugin      = &NodeGroups{}
+	_ fwk.ScorePlugin         = &NodeGroups{}
+	_ fwk.EnqueueExtensions   = &NodeGroups{}
 )
 
 // New returns the plugin's factory. shows returns whether the tenant may be told of a taint of nodes; nil: of all.
 func New(shows func(taint *corev1.Taint) bool) frameworkruntime.PluginFactory {
-	return func(ctx context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	return func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		spreader, err := newSpreader(ctx, handle)
 		if err != nil {
 			return nil, err
@@ -160,7 +159,7 @@ func (c *cycle) Clone() fwk.StateData {
 }
 
 // PreFilter reads what the pod demands of a node, and refuses one that demands more than is read.
-func (pl *NodeGroups) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (pl *NodeGroups) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if excess := pod.Annotations[nodegroups.AnnotationExcess]; excess != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, excess)
 	}
@@ -178,7 +177,7 @@ func (pl *NodeGroups) PreFilter(ctx context.Context, state fwk.CycleState, pod *
 }
 
 // PreFilterExtensions returns pl.
-func (pl *NodeGroups) PreFilterExtensions() framework.PreFilterExtensions { return pl }
+func (pl *NodeGroups) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
 
 // AddPod counts a pod for the spread. An anti-affinity reads the pods of the Node.
 func (pl *NodeGroups) AddPod(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
@@ -262,9 +261,9 @@ func (pl *NodeGroups) Score(_ context.Context, state fwk.CycleState, _ *corev1.P
 }
 
 // ScoreExtensions returns pl.
-func (pl *NodeGroups) ScoreExtensions() framework.ScoreExtensions { return pl }
+func (pl *NodeGroups) ScoreExtensions() fwk.ScoreExtensions { return pl }
 
 // NormalizeScore makes the highest score 100.
-func (pl *NodeGroups) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores framework.NodeScoreList) *fwk.Status {
-	return pluginhelper.DefaultNormalizeScore(framework.MaxNodeScore, false, scores)
+func (pl *NodeGroups) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	return pluginhelper.DefaultNormalizeScore(fwk.MaxScore, false, scores)
 }

@@ -59,7 +59,7 @@ func (s *spread) clone() *spread {
 }
 
 // newSpreader returns kube-scheduler's plugin.
-func newSpreader(ctx context.Context, handle framework.Handle) (*podtopologyspread.PodTopologySpread, error) {
+func newSpreader(ctx context.Context, handle fwk.Handle) (*podtopologyspread.PodTopologySpread, error) {
 	args := &config.PodTopologySpreadArgs{DefaultingType: config.ListDefaulting}
 	plugin, err := podtopologyspread.New(ctx, args, handle, feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate))
 	if err != nil {

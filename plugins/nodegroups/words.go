@@ -8,9 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -112,7 +111,7 @@ func wordsOf(requirement corev1.NodeSelectorRequirement) string {
 // untolerated returns which taints keep a pod off groups, one of each group.
 func (c *cluster) untolerated(groups uint64, tolerations []corev1.Toleration) (taints []*corev1.Taint) {
 	c.where(groups, func(i int) bool {
-		taint, isAway := corev1helpers.FindMatchingUntoleratedTaint(c.nodes[i].Spec.Taints, tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+		taint, isAway := placement.Untolerated(c.nodes[i].Spec.Taints, tolerations)
 		if isAway {
 			taints = append(taints, &taint)
 		}

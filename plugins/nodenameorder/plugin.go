@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // Name of the plugin.
@@ -20,12 +19,12 @@ const Name = "NodeNameOrder"
 type NodeNameOrder struct{}
 
 var (
-	_ framework.ScorePlugin     = &NodeNameOrder{}
-	_ framework.ScoreExtensions = &NodeNameOrder{}
+	_ fwk.ScorePlugin     = &NodeNameOrder{}
+	_ fwk.ScoreExtensions = &NodeNameOrder{}
 )
 
 // New returns the plugin.
-func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+func New(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return &NodeNameOrder{}, nil
 }
 
@@ -38,19 +37,19 @@ func (pl *NodeNameOrder) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk
 }
 
 // ScoreExtensions returns the plugin itself.
-func (pl *NodeNameOrder) ScoreExtensions() framework.ScoreExtensions { return pl }
+func (pl *NodeNameOrder) ScoreExtensions() fwk.ScoreExtensions { return pl }
 
 // NormalizeScore gives the alphabetically first node 100, the next 99 and so on. From the 101st on all have 0, because
 // a score has no more values: they lose to the first hundred, but where a plugin that weighs more leaves only such
 // nodes, one of them is picked at random.
-func (pl *NodeNameOrder) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores framework.NodeScoreList) *fwk.Status {
+func (pl *NodeNameOrder) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	order := make([]int, len(scores))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(scores[a].Name, scores[b].Name) })
 	for rank, i := range order {
-		scores[i].Score = max(framework.MinNodeScore, framework.MaxNodeScore-int64(rank))
+		scores[i].Score = max(fwk.MinScore, fwk.MaxScore-int64(rank))
 	}
 	return nil
 }

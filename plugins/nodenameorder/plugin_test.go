@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/superpool/superpool/plugins/internal/plugintest"
@@ -57,9 +57,9 @@ func TestScoreOfManyNodes(t *testing.T) {
 func TestNormalizeScoreKeepsThePositions(t *testing.T) {
 	plugin, err := nodenameorder.New(t.Context(), nil, nil)
 	require.NoError(t, err)
-	scores := framework.NodeScoreList{{Name: "c"}, {Name: "a"}, {Name: "b"}}
-	require.True(t, plugin.(framework.ScoreExtensions).NormalizeScore(t.Context(), nil, nil, scores).IsSuccess())
-	want := framework.NodeScoreList{{Name: "c", Score: 98}, {Name: "a", Score: 100}, {Name: "b", Score: 99}}
+	scores := fwk.NodeScoreList{{Name: "c"}, {Name: "a"}, {Name: "b"}}
+	require.True(t, plugin.(fwk.ScoreExtensions).NormalizeScore(t.Context(), nil, nil, scores).IsSuccess())
+	want := fwk.NodeScoreList{{Name: "c", Score: 98}, {Name: "a", Score: 100}, {Name: "b", Score: 99}}
 	if diff := cmp.Diff(want, scores); diff != "" {
 		t.Errorf("scores (-want +got):\n%s", diff)
 	}

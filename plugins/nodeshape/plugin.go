@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/freenodes"
@@ -39,13 +38,13 @@ type NodeShape struct {
 }
 
 var (
-	_ framework.PreFilterPlugin   = &NodeShape{}
-	_ framework.FilterPlugin      = &NodeShape{}
-	_ framework.EnqueueExtensions = &NodeShape{}
+	_ fwk.PreFilterPlugin   = &NodeShape{}
+	_ fwk.FilterPlugin      = &NodeShape{}
+	_ fwk.EnqueueExtensions = &NodeShape{}
 )
 
 // New returns the plugin.
-func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+func New(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return &NodeShape{}, nil
 }
 
@@ -106,7 +105,7 @@ func textOf(node *corev1.Node) string {
 }
 
 // PreFilter computes what the slice needs.
-func (pl *NodeShape) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (pl *NodeShape) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	needed := requestOf(pod)
 	if needed.IsZero() {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -116,7 +115,7 @@ func (pl *NodeShape) PreFilter(_ context.Context, state fwk.CycleState, pod *cor
 }
 
 // PreFilterExtensions returns nil: what other slices take is read from the node at Filter.
-func (pl *NodeShape) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+func (pl *NodeShape) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses a super cluster none of whose nodes has room for a slice. One that does not say what its nodes have
 // free is not judged.

@@ -41,15 +41,15 @@ func bound(name string, r requests) *corev1.Pod {
 	return st.MakePod().Name(name).UID(name).Annotation(slicepod.AnnotationGang, "tenant/db@1").Req(r).Obj()
 }
 
-func filter(t *testing.T, plugin framework.Plugin, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+func filter(t *testing.T, plugin fwk.Plugin, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	t.Helper()
 	state := framework.NewCycleState()
-	_, status := plugin.(framework.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
+	_, status := plugin.(fwk.PreFilterPlugin).PreFilter(t.Context(), state, pod, nil)
 	require.True(t, status.IsSuccess(), status.Message())
-	return plugin.(framework.FilterPlugin).Filter(t.Context(), state, pod, node)
+	return plugin.(fwk.FilterPlugin).Filter(t.Context(), state, pod, node)
 }
 
-func newPlugin(t *testing.T) framework.Plugin {
+func newPlugin(t *testing.T) fwk.Plugin {
 	t.Helper()
 	plugin, err := nodeshape.New(t.Context(), nil, nil)
 	require.NoError(t, err)

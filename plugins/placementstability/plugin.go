@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/slicepod"
 )
@@ -24,12 +23,12 @@ const (
 type PlacementStability struct{}
 
 var (
-	_ framework.PreScorePlugin = &PlacementStability{}
-	_ framework.ScorePlugin    = &PlacementStability{}
+	_ fwk.PreScorePlugin = &PlacementStability{}
+	_ fwk.ScorePlugin    = &PlacementStability{}
 )
 
 // New returns the plugin.
-func New(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+func New(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return &PlacementStability{}, nil
 }
 
@@ -62,10 +61,10 @@ func (pl *PlacementStability) Score(_ context.Context, state fwk.CycleState, _ *
 		return 0, fwk.AsStatus(err)
 	}
 	if placements.(held)[node.Node().Name] > 0 {
-		return framework.MaxNodeScore, nil
+		return fwk.MaxScore, nil
 	}
-	return framework.MinNodeScore, nil
+	return fwk.MinScore, nil
 }
 
 // ScoreExtensions returns nil: the scores are in range.
-func (pl *PlacementStability) ScoreExtensions() framework.ScoreExtensions { return nil }
+func (pl *PlacementStability) ScoreExtensions() fwk.ScoreExtensions { return nil }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
@@ -29,13 +28,13 @@ type SlicePack struct {
 }
 
 var (
-	_ framework.PreScorePlugin = &SlicePack{}
-	_ framework.ScorePlugin    = &SlicePack{}
+	_ fwk.PreScorePlugin = &SlicePack{}
+	_ fwk.ScorePlugin    = &SlicePack{}
 )
 
 // New returns a factory of the plugin, which reads the slices of decisions in the making from gangs.
-func New(gangs *namespacegang.State) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-	return func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+func New(gangs *namespacegang.State) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return &SlicePack{gangs: gangs}, nil
 	}
 }
@@ -88,7 +87,7 @@ func (pl *SlicePack) Score(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	}
 	g := written.(*gang)
 	if g.used[node.Node().Name] {
-		return framework.MaxNodeScore, nil
+		return fwk.MaxScore, nil
 	}
 	fit := g.left
 	for name, amount := range g.amounts {
@@ -97,8 +96,8 @@ func (pl *SlicePack) Score(_ context.Context, state fwk.CycleState, _ *corev1.Po
 			fit = min(fit, free/amount)
 		}
 	}
-	return (framework.MaxNodeScore - 1) * fit / g.left, nil
+	return (fwk.MaxScore - 1) * fit / g.left, nil
 }
 
 // ScoreExtensions returns nil: the scores are in range.
-func (pl *SlicePack) ScoreExtensions() framework.ScoreExtensions { return nil }
+func (pl *SlicePack) ScoreExtensions() fwk.ScoreExtensions { return nil }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/superpool/superpool/apis/config"
@@ -57,7 +56,7 @@ func TestScore(t *testing.T) {
 			gang, err := namespacegang.New(noCommitter{}, gangs)(t.Context(), &config.NamespaceGangArgs{PermitWaitingTimeSeconds: 30}, f)
 			require.NoError(t, err)
 			for i, cluster := range tc.assigned {
-				status := gang.(framework.ReservePlugin).Reserve(t.Context(), nil, sliceOf(tc.size, "", fmt.Sprint(i)), cluster)
+				status := gang.(fwk.ReservePlugin).Reserve(t.Context(), nil, sliceOf(tc.size, "", fmt.Sprint(i)), cluster)
 				require.True(t, status.IsSuccess())
 			}
 			got, status := f.Score(t.Context(), sliceOf(tc.size, tc.held, "next"))

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -27,14 +26,14 @@ type SliceSpread struct {
 }
 
 var (
-	_ framework.PreScorePlugin  = &SliceSpread{}
-	_ framework.ScorePlugin     = &SliceSpread{}
-	_ framework.ScoreExtensions = &SliceSpread{}
+	_ fwk.PreScorePlugin  = &SliceSpread{}
+	_ fwk.ScorePlugin     = &SliceSpread{}
+	_ fwk.ScoreExtensions = &SliceSpread{}
 )
 
 // New returns a factory of the plugin, which counts the slices of decisions in the making from gangs.
-func New(gangs *namespacegang.State) func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
-	return func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+func New(gangs *namespacegang.State) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return &SliceSpread{gangs: gangs}, nil
 	}
 }
@@ -72,11 +71,11 @@ func (pl *SliceSpread) Score(_ context.Context, state fwk.CycleState, _ *corev1.
 }
 
 // ScoreExtensions returns the plugin itself.
-func (pl *SliceSpread) ScoreExtensions() framework.ScoreExtensions { return pl }
+func (pl *SliceSpread) ScoreExtensions() fwk.ScoreExtensions { return pl }
 
 // NormalizeScore turns numbers of slices into scores: 100 for the fewest, one less for each slice more, at least 0. The
 // difference of one slice is thus always one point, however many slices there are.
-func (pl *SliceSpread) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores framework.NodeScoreList) *fwk.Status {
+func (pl *SliceSpread) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	if len(scores) == 0 {
 		return nil
 	}
@@ -85,7 +84,7 @@ func (pl *SliceSpread) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *co
 		fewest = min(fewest, scores[i].Score)
 	}
 	for i := range scores {
-		scores[i].Score = max(framework.MinNodeScore, framework.MaxNodeScore-(scores[i].Score-fewest))
+		scores[i].Score = max(fwk.MinScore, fwk.MaxScore-(scores[i].Score-fewest))
 	}
 	return nil
 }

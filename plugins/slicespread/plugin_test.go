@@ -34,10 +34,10 @@ type noCommitter struct{}
 func (noCommitter) Commit(context.Context, string, []namespacegang.Assignment) error { return nil }
 
 // reserve does what kube-scheduler does with a slice that found a cluster.
-func reserve(t *testing.T, gangs *namespacegang.State) framework.ReservePlugin {
+func reserve(t *testing.T, gangs *namespacegang.State) fwk.ReservePlugin {
 	plugin, err := namespacegang.New(noCommitter{}, gangs)(t.Context(), &config.NamespaceGangArgs{PermitWaitingTimeSeconds: 30}, plugintest.NewFramework(t, slicespread.Name, slicespread.New(gangs), nil))
 	require.NoError(t, err)
-	return plugin.(framework.ReservePlugin)
+	return plugin.(fwk.ReservePlugin)
 }
 
 func TestScore(t *testing.T) {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/superpool/superpool/apis/config"
@@ -43,7 +42,7 @@ const (
 
 // SuperClusterBinder is the plugin.
 type SuperClusterBinder struct {
-	handle  framework.Handle
+	handle  fwk.Handle
 	choices Choices
 	exempt  func(pod *corev1.Pod) bool
 
@@ -55,9 +54,9 @@ type SuperClusterBinder struct {
 }
 
 var (
-	_ framework.ReservePlugin  = &SuperClusterBinder{}
-	_ framework.BindPlugin     = &SuperClusterBinder{}
-	_ framework.PostBindPlugin = &SuperClusterBinder{}
+	_ fwk.ReservePlugin  = &SuperClusterBinder{}
+	_ fwk.BindPlugin     = &SuperClusterBinder{}
+	_ fwk.PostBindPlugin = &SuperClusterBinder{}
 )
 
 // Choices is told what is written onto pods. It is called concurrently.
@@ -87,7 +86,7 @@ func New(choices Choices, exempt func(pod *corev1.Pod) bool) frameworkruntime.Pl
 	if exempt == nil {
 		exempt = func(*corev1.Pod) bool { return false }
 	}
-	return func(_ context.Context, object runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.SuperClusterBinderArgs)
 		if !ok {
 			return nil, fmt.Errorf("args are of type %T, want *SuperClusterBinderArgs", object)

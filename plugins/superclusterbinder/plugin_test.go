@@ -306,9 +306,9 @@ func TestBindTakesAPlace(t *testing.T) {
 	})
 }
 
-// bindHandle is what Bind uses of a framework.Handle.
+// bindHandle is what Bind uses of a fwk.Handle.
 type bindHandle struct {
-	framework.Handle
+	fwk.Handle
 	api     kubernetes.Interface
 	factory informers.SharedInformerFactory
 }

@@ -2,8 +2,8 @@ package volumehome
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
+
+	"github.com/superpool/superpool/internal/placement"
 )
 
 // closed says why a super cluster takes no new pod, "" if it does.
@@ -11,7 +11,7 @@ func closed(pod *corev1.Pod, node *corev1.Node) string {
 	if node.Spec.Unschedulable {
 		return "is cordoned"
 	}
-	taint, untolerated := schedulinghelper.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, pluginhelper.DoNotScheduleTaintsFilterFunc())
+	taint, untolerated := placement.Untolerated(node.Spec.Taints, pod.Spec.Tolerations)
 	switch {
 	case !untolerated:
 		return ""

@@ -21,7 +21,6 @@ import (
 	volumehelper "k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -58,7 +57,7 @@ const (
 
 // VolumeHome is the plugin.
 type VolumeHome struct {
-	handle  framework.Handle
+	handle  fwk.Handle
 	claims  corev1listers.PersistentVolumeClaimLister
 	classes storagev1listers.StorageClassLister
 	chosen  *State
@@ -66,15 +65,15 @@ type VolumeHome struct {
 }
 
 var (
-	_ framework.PreFilterPlugin   = &VolumeHome{}
-	_ framework.FilterPlugin      = &VolumeHome{}
-	_ framework.PreBindPlugin     = &VolumeHome{}
-	_ framework.EnqueueExtensions = &VolumeHome{}
+	_ fwk.PreFilterPlugin   = &VolumeHome{}
+	_ fwk.FilterPlugin      = &VolumeHome{}
+	_ fwk.PreBindPlugin     = &VolumeHome{}
+	_ fwk.EnqueueExtensions = &VolumeHome{}
 )
 
 // New returns a factory of plugins that share a state: those of one scheduler.
 func New(chosen *State) frameworkruntime.PluginFactory {
-	return func(_ context.Context, _ runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	return func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		factory := handle.SharedInformerFactory()
 		return &VolumeHome{
 			handle: handle, claims: factory.Core().V1().PersistentVolumeClaims().Lister(), classes: factory.Storage().V1().StorageClasses().Lister(),
@@ -169,7 +168,7 @@ func unresolvable(format string, args ...any) *fwk.Status {
 }
 
 // PreFilter looks for the homes of the pod's claims. A claim that is not there is for VolumeBinding to refuse.
-func (pl *VolumeHome) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (pl *VolumeHome) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	names := namesOf(pod)
 	if len(names) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -321,14 +320,14 @@ func (pl *VolumeHome) Filter(_ context.Context, state fwk.CycleState, _ *corev1.
 }
 
 // PreFilterExtensions returns nil: claims do not depend on other pods.
-func (pl *VolumeHome) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+func (pl *VolumeHome) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // PreBindPreFlight skips pods without claims.
-func (pl *VolumeHome) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) *fwk.Status {
+func (pl *VolumeHome) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	if len(namesOf(pod)) == 0 {
-		return fwk.NewStatus(fwk.Skip)
+		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	return nil
+	return nil, nil
 }
 
 // PreBind writes the super cluster of the pod onto its claims that have no home yet. It does not wait until they are

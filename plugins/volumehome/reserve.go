@@ -7,10 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-var _ framework.ReservePlugin = &VolumeHome{}
+var _ fwk.ReservePlugin = &VolumeHome{}
 
 // Reserve notes which storage the pod's claims are about to take, before PreBind writes their home.
 func (pl *VolumeHome) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, superCluster string) *fwk.Status {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/policy"
@@ -32,7 +32,7 @@ func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(added), 0o600))
 	options := NewOptions()
 	options.PodSchedulerConfig = file
-	options.Plugins = []Option{WithPlugin("Added", func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+	options.Plugins = []Option{WithPlugin("Added", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return nil, errors.New("it is built")
 	})}
 	read, err := options.read()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -69,11 +70,26 @@ func init() {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 }
 
+// SchedulePod runs kube-scheduler's scheduling algorithm for pod on the caller's goroutine.
+func SchedulePod(
+	ctx context.Context, tb testing.TB, sched *scheduler.Scheduler, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod,
+) (scheduler.ScheduleResult, error) {
+	tb.Helper()
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := sched.Cache.UpdateSnapshot(klog.FromContext(ctx), profile.SnapshotSharedLister().(*cache.Snapshot)); err != nil {
+		tb.Fatal(err)
+	}
+	return sched.SchedulePod(ctx, profile, state, &framework.QueuedPodInfo{PodInfo: info}) //nolint:wrapcheck // it is the scheduler's
+}
+
 // Decide runs kube-scheduler's scheduling algorithm for pod on the caller's goroutine and assumes the outcome, which it
 // returns.
 func Decide(ctx context.Context, tb testing.TB, sched *scheduler.Scheduler, profile framework.Framework, state fwk.CycleState, pod *corev1.Pod) *corev1.Pod {
 	tb.Helper()
-	result, err := sched.SchedulePod(ctx, profile, state, pod)
+	result, err := SchedulePod(ctx, tb, sched, profile, state, pod)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -20,9 +20,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	storagev1listers "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/events"
-	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 	volumehelper "k8s.io/component-helpers/storage/volume"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +29,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/claimhome"
 	"github.com/superpool/superpool/internal/failedchoice"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
@@ -161,7 +160,7 @@ func (c *candidates) open(claim *corev1.PersistentVolumeClaim, offering []string
 
 // takesClaims reports whether a super cluster takes new claims: those that take new pods without tolerations.
 func takesClaims(node *corev1.Node) bool {
-	_, tainted := schedulinghelper.FindMatchingUntoleratedTaint(node.Spec.Taints, view.SliceTolerations(), pluginhelper.DoNotScheduleTaintsFilterFunc())
+	_, tainted := placement.Untolerated(node.Spec.Taints, view.SliceTolerations())
 	return !node.Spec.Unschedulable && !tainted
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -74,7 +75,7 @@ func chooseEvictions(pods []*corev1.Pod, eviction *placement.Eviction, now time.
 func toleratesLoss(pod *corev1.Pod) bool {
 	unreachable := &corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool {
-		return toleration.TolerationSeconds == nil && toleration.ToleratesTaint(unreachable)
+		return toleration.TolerationSeconds == nil && toleration.ToleratesTaint(klog.Logger{}, unreachable, false)
 	})
 }
 

@@ -156,7 +156,7 @@ func stockScheduler(b *testing.B) (*podAPI, *scheduler.Scheduler, func()) {
 	config, err := kubescheduler.LoadConfig("", []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"))
 	require.NoError(b, err)
 	require.EqualValues(b, parallelize.DefaultParallelism, config.Parallelism)
-	factory := scheduler.NewInformerFactory(api, 0)
+	factory := scheduler.NewInformerFactory(api, 0, nil)
 	sched, err := kubescheduler.Instance{Client: api, KubeConfig: &rest.Config{}, Informers: factory, Config: config, Recorders: kubescheduler.NoEvents}.Build(ctx)
 	require.NoError(b, err)
 	stop := runScheduler(ctx, cancel, b, sched, factory)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/apps"
 	"k8s.io/client-go/informers/core"
@@ -33,16 +34,10 @@ type boundedFactory struct {
 	// recovered returns a handler whose panics end the tenant's connection. Kube-scheduler's handlers would end the
 	// process.
 	recovered func(cache.ResourceEventHandler) cache.ResourceEventHandler
-	// running is what informers run in from Start on: the channel that client-go hands them is no context that others
-	// derive from for nothing, and costs 20 goroutines a tenant.
-	running *running
 
 	mu        sync.Mutex
 	informers map[reflect.Type]*countedInformer
 }
-
-// running is a context from when it is known.
-type running struct{ ctx context.Context } //nolint:containedctx // it is that of goroutines that the factory starts
 
 // InformerFor implements informers.SharedInformerFactory.
 func (f *boundedFactory) InformerFor(object runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
@@ -51,27 +46,11 @@ func (f *boundedFactory) InformerFor(object runtime.Object, newFunc internalinte
 	informer := f.SharedInformerFactory.InformerFor(object, func(api kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		account := f.bounds.Account()
 		account.Beside = termsOf
-		f.informers[reflect.TypeOf(object)] = &countedInformer{
-			SharedIndexInformer: newFunc(api, resync), running: f.running, account: account, recovered: f.recovered,
-		}
-		return f.informers[reflect.TypeOf(object)]
+		counted := newCountedInformer(newFunc(api, resync), account, f.recovered)
+		f.informers[reflect.TypeOf(object)] = counted
+		return counted
 	})
 	return informer
-}
-
-// Start implements informers.SharedInformerFactory.
-func (f *boundedFactory) Start(stop <-chan struct{}) {
-	f.mu.Lock()
-	if f.running.ctx == nil {
-		ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // informers end with stop
-		f.running.ctx = ctx
-		go func() {
-			<-stop
-			cancel()
-		}()
-	}
-	f.mu.Unlock()
-	f.SharedInformerFactory.Start(stop)
 }
 
 // Shutdown implements informers.SharedInformerFactory, and gives back what the informers took of the tenant's budget,
@@ -89,7 +68,6 @@ func (f *boundedFactory) Shutdown() {
 // each listener costs two goroutines and a buffer of 16 KiB.
 type countedInformer struct {
 	cache.SharedIndexInformer
-	running *running
 	// account counts nothing for objects of the view's own.
 	account *tenantclient.Account
 	// recovered is that of boundedFactory. before returns what comes between the one listener and its handlers, nil for
@@ -98,11 +76,17 @@ type countedInformer struct {
 
 	mu    sync.Mutex
 	begun bool
-	// transform is that of the informer, nil for none, and handlers what the one listener calls, whose registration is
-	// first once it has begun.
+	// transform is that of the informer, nil for none, and handlers what the one listener calls.
 	transform cache.TransformFunc
 	handlers  handlers
-	first     atomic.Pointer[cache.ResourceEventHandlerRegistration]
+	// synced is closed once the listener was called with all that was listed first.
+	synced chan struct{}
+}
+
+func newCountedInformer(
+	informer cache.SharedIndexInformer, account *tenantclient.Account, recovered func(cache.ResourceEventHandler) cache.ResourceEventHandler,
+) *countedInformer {
+	return &countedInformer{SharedIndexInformer: informer, account: account, recovered: recovered, synced: make(chan struct{})}
 }
 
 // handlers are called one after the other. Nobody adds one while the informer runs.
@@ -116,10 +100,16 @@ type removable struct {
 }
 
 // HasSynced implements cache.ResourceEventHandlerRegistration.
-func (r *removable) HasSynced() bool {
-	first := r.informer.first.Load()
-	return first != nil && (*first).HasSynced()
-}
+func (r *removable) HasSynced() bool { return cache.IsDone(r) }
+
+// HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
+func (r *removable) HasSyncedChecker() cache.DoneChecker { return r }
+
+// Name implements cache.DoneChecker.
+func (r *removable) Name() string { return "event handler of a tenant's informer" }
+
+// Done implements cache.DoneChecker.
+func (r *removable) Done() <-chan struct{} { return r.informer.synced }
 
 func (h *handlers) each(call func(cache.ResourceEventHandler)) {
 	for _, one := range h.all {
@@ -156,7 +146,7 @@ func (c *countedInformer) SetTransform(transform cache.TransformFunc) error {
 }
 
 // begin registers the one listener.
-func (c *countedInformer) begin() error {
+func (c *countedInformer) begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.begun {
@@ -168,18 +158,25 @@ func (c *countedInformer) begin() error {
 		listener = c.before(&c.handlers)
 	}
 	first, err := c.account.Follow(c.SharedIndexInformer, c.transform, listener)
-	if err == nil {
-		c.first.Store(&first)
+	if err != nil {
+		return err //nolint:wrapcheck // it is the informer's
 	}
-	return err //nolint:wrapcheck // it is the informer's
+	go func() {
+		select {
+		case <-first.HasSyncedChecker().Done():
+			close(c.synced)
+		case <-ctx.Done():
+		}
+	}()
+	return nil
 }
 
 // Run implements cache.SharedInformer.
-func (c *countedInformer) Run(<-chan struct{}) { c.RunWithContext(c.running.ctx) }
+func (c *countedInformer) Run(stop <-chan struct{}) { c.RunWithContext(wait.ContextForChannel(stop)) }
 
 // RunWithContext implements cache.SharedInformer.
 func (c *countedInformer) RunWithContext(ctx context.Context) {
-	if err := c.begin(); err != nil { // it has run
+	if err := c.begin(ctx); err != nil { // it has run
 		utilruntime.HandleErrorWithContext(ctx, err, "An informer of a tenant cannot run")
 		return
 	}

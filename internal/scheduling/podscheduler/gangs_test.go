@@ -23,7 +23,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/ptr"
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -52,7 +51,7 @@ func newGangs(t *testing.T) *tenantControlPlane {
 	t.Cleanup(groups.Shutdown)
 	c := newTenantWith(t, func(c *tenantControlPlane) {
 		c.groups, c.config = groups, read
-		c.outOfTree = frameworkruntime.Registry{holder{}.Name(): func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+		c.outOfTree = frameworkruntime.Registry{holder{}.Name(): func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 			return holder{}, nil
 		}}
 	})
@@ -64,10 +63,10 @@ func newGangs(t *testing.T) *tenantControlPlane {
 // holder keeps pods with label held out of the queue: they are there, and nobody judges them.
 type holder struct{}
 
-// Name implements framework.Plugin.
+// Name implements fwk.Plugin.
 func (holder) Name() string { return "Holder" }
 
-// PreEnqueue implements framework.PreEnqueuePlugin.
+// PreEnqueue implements fwk.PreEnqueuePlugin.
 func (holder) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	if _, held := pod.Labels["held"]; held {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "held")
@@ -427,15 +426,15 @@ func TestGangWriteFails(t *testing.T) {
 // slowToUnreserve is a plugin whose Unreserve comes to its end when wait is closed.
 type slowToUnreserve struct{ wait chan struct{} }
 
-// Name implements framework.Plugin.
+// Name implements fwk.Plugin.
 func (slowToUnreserve) Name() string { return "SlowToUnreserve" }
 
-// Reserve implements framework.ReservePlugin.
+// Reserve implements fwk.ReservePlugin.
 func (slowToUnreserve) Reserve(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {
 	return nil
 }
 
-// Unreserve implements framework.ReservePlugin.
+// Unreserve implements fwk.ReservePlugin.
 func (s slowToUnreserve) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) { <-s.wait }
 
 // TestGangLetGoAtTheLastMoment: members whose time in Permit is over, and that are let go before they know, follow.
@@ -449,7 +448,7 @@ func TestGangLetGoAtTheLastMoment(t *testing.T) {
 				c.config.Profiles[i].Plugins.Reserve.Enabled = append(c.config.Profiles[i].Plugins.Reserve.Enabled, config.Plugin{Name: slow.Name()})
 			}
 		}
-		c.outOfTree[slow.Name()] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) { return slow, nil }
+		c.outOfTree[slow.Name()] = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return slow, nil }
 		c.start()
 		waitingGang(c, func(group *podgroupv1alpha1.PodGroup) { group.Spec.ScheduleTimeoutSeconds = ptr.To[int32](1) })
 		<-time.After(1100 * time.Millisecond)
@@ -524,7 +523,7 @@ func waitingGang(c *tenantControlPlane, change ...func(*podgroupv1alpha1.PodGrou
 	c.members("a", 1, 2, "100m")
 	require.Eventually(c.t, func() bool {
 		waiting := 0
-		c.sched.Profiles["gang"].IterateOverWaitingPods(func(framework.WaitingPod) { waiting++ })
+		c.sched.Profiles["gang"].IterateOverWaitingPods(func(fwk.WaitingPod) { waiting++ })
 		return waiting == 2
 	}, patience, 5*time.Millisecond, "two members wait for the third")
 }

@@ -49,7 +49,7 @@ func NewInformers(
 		return engage.Handler(ctx, "informer of the tenant", fail, handler)
 	}
 	factory := &boundedFactory{
-		SharedInformerFactory: shared, bounds: bounds, recovered: recovered, running: &running{}, informers: map[reflect.Type]*countedInformer{},
+		SharedInformerFactory: shared, bounds: bounds, recovered: recovered, informers: map[reflect.Type]*countedInformer{},
 	}
 	pods := factory.InformerFor(&corev1.Pod{}, func(api kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
@@ -72,10 +72,7 @@ func NewInformers(
 	}
 	_ = pods.SetTransform(engage.Transform(ctx, "projection of pods", fail, view.TenantPods(isChosen)))
 	nodesOfView := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-		return &countedInformer{
-			SharedIndexInformer: cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}),
-			running:             factory.running, account: (*tenantclient.Bounds)(nil).Account(), recovered: recovered,
-		}
+		return newCountedInformer(cache.NewSharedIndexInformer(nodes, &corev1.Node{}, 0, cache.Indexers{}), (*tenantclient.Bounds)(nil).Account(), recovered)
 	}
 	shared.InformerFor(&corev1.Node{}, nodesOfView) // they are the view's own, and count nothing
 	return factory

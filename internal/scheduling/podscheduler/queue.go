@@ -3,6 +3,7 @@ package podscheduler
 import (
 	"cmp"
 	"container/heap"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -38,7 +39,7 @@ type tenantQueue struct {
 
 	policy   *policy.Ref
 	recorder events.EventRecorder
-	logger   klog.Logger
+	ctx      context.Context //nolint:containedctx // kube-scheduler's queue takes one to log
 	// gangs tells which one is being placed, and is told of the pods that are kept out.
 	gangs podGangs
 
@@ -65,23 +66,23 @@ type podGangs interface {
 var _ podGangs = &coscheduling.State{}
 
 func newTenantQueue(
-	inner queue.SchedulingQueue, ref *policy.Ref, recorder events.EventRecorder, logger klog.Logger, gangs podGangs,
+	ctx context.Context, inner queue.SchedulingQueue, ref *policy.Ref, recorder events.EventRecorder, gangs podGangs,
 ) *tenantQueue {
 	return &tenantQueue{
-		SchedulingQueue: inner, policy: ref, recorder: recorder, logger: logger, gangs: gangs,
+		SchedulingQueue: inner, policy: ref, recorder: recorder, ctx: ctx, gangs: gangs,
 		admitted: map[types.UID]cache.ObjectName{}, overLimit: map[types.UID]*corev1.Pod{}, backlog: backlog{byUID: map[types.UID]*backlogPod{}},
 	}
 }
 
 // Add implements queue.SchedulingQueue.
-func (q *tenantQueue) Add(_ klog.Logger, pod *corev1.Pod) {
+func (q *tenantQueue) Add(_ context.Context, pod *corev1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(pod)
 }
 
 // Update implements queue.SchedulingQueue.
-func (q *tenantQueue) Update(logger klog.Logger, old, pod *corev1.Pod) {
+func (q *tenantQueue) Update(ctx context.Context, old, pod *corev1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	kept := q.backlog.find(pod)
@@ -94,12 +95,12 @@ func (q *tenantQueue) Update(logger klog.Logger, old, pod *corev1.Pod) {
 	case kept != nil:
 		kept.pod = pod
 	default:
-		q.SchedulingQueue.Update(logger, old, pod)
+		q.SchedulingQueue.Update(ctx, old, pod)
 	}
 }
 
 // Delete implements queue.SchedulingQueue. It is called for a pod that got a super cluster, too.
-func (q *tenantQueue) Delete(pod *corev1.Pod) {
+func (q *tenantQueue) Delete(_ klog.Logger, pod *corev1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.remove(pod)
@@ -108,24 +109,27 @@ func (q *tenantQueue) Delete(pod *corev1.Pod) {
 // Pop implements queue.SchedulingQueue. An Update that has found the pod in the queue may still read what
 // kube-scheduler changes once the pod is popped: it holds mu until it has ended. A pod that was kept out after it left
 // kube-scheduler's queue is over the limit until it returns.
-func (q *tenantQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+func (q *tenantQueue) Pop(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 	popped, err := q.SchedulingQueue.Pop(logger)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil || popped == nil { // it is closed
 		return popped, err
 	}
-	if kept := q.backlog.find(popped.Pod); kept != nil {
-		heap.Remove(&q.backlog, kept.index)
-		q.admit(kept.pod)
-		q.overLimit[kept.pod.UID] = kept.pod
-	}
+	popped.ForEachPodInfo(func(pod *framework.QueuedPodInfo) bool {
+		if kept := q.backlog.find(pod.Pod); kept != nil {
+			heap.Remove(&q.backlog, kept.index)
+			q.admit(kept.pod)
+			q.overLimit[kept.pod.UID] = kept.pod
+		}
+		return true
+	})
 	return popped, nil
 }
 
 // AddNominatedPod implements queue.SchedulingQueue. kube-scheduler calls it with a pod that it has put back into the
 // queue before, whose Update may change it meanwhile: here both hold mu.
-func (q *tenantQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, nominated *framework.NominatingInfo) {
+func (q *tenantQueue) AddNominatedPod(logger klog.Logger, pod fwk.PodInfo, nominated *fwk.NominatingInfo) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.SchedulingQueue.AddNominatedPod(logger, pod, nominated)
@@ -152,16 +156,16 @@ func (q *tenantQueue) Activate(logger klog.Logger, pods map[string]*corev1.Pod) 
 			q.overLimit[kept.pod.UID] = kept.pod
 		}
 		q.admit(kept.pod)
-		q.SchedulingQueue.Add(q.logger, kept.pod)
+		q.SchedulingQueue.Add(q.ctx, kept.pod)
 	}
 	q.SchedulingQueue.Activate(logger, pods)
 }
 
-// AddUnschedulableIfNotPresent implements queue.SchedulingQueue. It is called for each pod that was tried in vain.
-func (q *tenantQueue) AddUnschedulableIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
+// AddUnschedulablePodIfNotPresent implements queue.SchedulingQueue. It is called for each pod that was tried in vain.
+func (q *tenantQueue) AddUnschedulablePodIfNotPresent(logger klog.Logger, pod *framework.QueuedPodInfo, cycle int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err := q.SchedulingQueue.AddUnschedulableIfNotPresent(logger, pod, cycle)
+	err := q.SchedulingQueue.AddUnschedulablePodIfNotPresent(logger, pod, cycle)
 	q.shed()
 	return err //nolint:wrapcheck // it is the queue's
 }
@@ -182,13 +186,13 @@ func (q *tenantQueue) shed() {
 		if q.gangs.Places(pod) {
 			continue
 		}
-		if queued, exists := q.GetPod(pod.Name, pod.Namespace); exists && queued.Pod.UID == uid {
+		if queued, exists := q.GetPod(pod.Name, pod.Namespace, nil); exists && queued.Pod.UID == uid {
 			leaving = append(leaving, queued.Pod)
 		}
 	}
 	slices.SortFunc(leaving, func(a, b *corev1.Pod) int { return byAge(b, a) })
 	for _, pod := range leaving[:min(over, len(leaving))] {
-		q.SchedulingQueue.Delete(pod)
+		q.SchedulingQueue.Delete(klog.FromContext(q.ctx), pod)
 		delete(q.admitted, pod.UID)
 		delete(q.overLimit, pod.UID)
 		heap.Push(&q.backlog, &backlogPod{pod: pod})
@@ -223,7 +227,7 @@ func (q *tenantQueue) add(pod *corev1.Pod) {
 		return
 	}
 	if asks(pod) != "" {
-		q.SchedulingQueue.Add(q.logger, pod)
+		q.SchedulingQueue.Add(q.ctx, pod)
 		return
 	}
 	if _, taken := q.admitted[pod.UID]; taken || q.backlog.byUID[pod.UID] != nil {
@@ -246,7 +250,7 @@ func (q *tenantQueue) remove(pod *corev1.Pod) {
 		heap.Remove(&q.backlog, kept.index)
 		return
 	}
-	q.SchedulingQueue.Delete(pod)
+	q.SchedulingQueue.Delete(klog.FromContext(q.ctx), pod)
 	if name, counts := q.admitted[pod.UID]; counts && name == cache.MetaObjectToName(pod) {
 		delete(q.admitted, pod.UID)
 		delete(q.overLimit, pod.UID)
@@ -261,7 +265,7 @@ func (q *tenantQueue) fill() {
 	for q.started && q.backlog.Len() > 0 && len(q.admitted) < limit {
 		oldest := heap.Pop(&q.backlog).(*backlogPod) //nolint:forcetypeassert // backlog holds nothing else
 		q.admit(oldest.pod)
-		q.SchedulingQueue.Add(q.logger, oldest.pod)
+		q.SchedulingQueue.Add(q.ctx, oldest.pod)
 	}
 }
 

@@ -122,44 +122,44 @@ func TestPendingPods(t *testing.T) {
 func TestUpdateOfAPodThatIsPopped(t *testing.T) {
 	metrics.Register()
 	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
-		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
-	logger := ktesting.NewLogger(t, ktesting.NewConfig())
-	q := newTenantQueue(inner, &policy.Ref{}, events.NewFakeRecorder(0), logger, nil)
-	sched := &scheduler.Scheduler{NextPod: inner.Pop}
+		queue.WithMetricsRecorder(metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+	logger, ctx := ktesting.NewTestContext(t)
+	q := newTenantQueue(ctx, inner, &policy.Ref{}, events.NewFakeRecorder(0), nil)
+	sched := &scheduler.Scheduler{NextEntity: inner.Pop}
 	kubescheduler.ReplaceQueue(sched, q)
 	q.start()
 	for i := range 200 {
 		old := builders.Pod("web", "p"+strconv.Itoa(i)).UID(strconv.Itoa(i)).Obj()
 		updated := old.DeepCopy()
 		updated.Labels = map[string]string{"new": "label"}
-		q.Add(logger, old)
+		q.Add(ctx, old)
 		var updating sync.WaitGroup
-		updating.Go(func() { q.Update(logger, old, updated) })
-		popped, err := sched.NextPod(logger)
+		updating.Go(func() { q.Update(ctx, old, updated) })
+		next, err := sched.NextEntity(logger)
 		require.NoError(t, err)
+		popped := next.(*framework.QueuedPodInfo)
 		require.Equal(t, old.UID, popped.Pod.UID)
 		popped.PodInfo, err = framework.NewPodInfo(updated) // as handleSchedulingFailure does
 		require.NoError(t, err)
 		updating.Wait()
 		q.Done(old.UID)
-		q.Delete(updated)
+		q.Delete(logger, updated)
 	}
 }
 
 // hastyQueue pops the first pod that is about to be deleted, as the scheduling loop may, which Pop returns afterwards.
 type hastyQueue struct {
 	queue.SchedulingQueue
-	logger klog.Logger
 	once   sync.Once
-	popped *framework.QueuedPodInfo
+	popped framework.QueuedEntityInfo
 }
 
-func (h *hastyQueue) Delete(pod *corev1.Pod) {
-	h.once.Do(func() { h.popped, _ = h.SchedulingQueue.Pop(h.logger) })
-	h.SchedulingQueue.Delete(pod)
+func (h *hastyQueue) Delete(logger klog.Logger, pod *corev1.Pod) {
+	h.once.Do(func() { h.popped, _ = h.SchedulingQueue.Pop(logger) })
+	h.SchedulingQueue.Delete(logger, pod)
 }
 
-func (h *hastyQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
+func (h *hastyQueue) Pop(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 	if popped := h.popped; popped != nil {
 		h.popped = nil
 		return popped, nil
@@ -172,21 +172,21 @@ func (h *hastyQueue) Pop(logger klog.Logger) (*framework.QueuedPodInfo, error) {
 func TestPodOverLimitIsPoppedAsItIsKeptOut(t *testing.T) {
 	metrics.Register()
 	inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
-		queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
-	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+		queue.WithMetricsRecorder(metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+	logger, ctx := ktesting.NewTestContext(t)
 	limited, gangs := &policy.Ref{}, coscheduling.NewState()
 	limit := func(pods int32) {
 		limited.Set(schedulingtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = pods }))
 	}
 	limit(2)
-	q := newTenantQueue(&hastyQueue{SchedulingQueue: inner, logger: logger}, limited, events.NewFakeRecorder(9), logger, gangs)
+	q := newTenantQueue(ctx, &hastyQueue{SchedulingQueue: inner}, limited, events.NewFakeRecorder(9), gangs)
 	q.start()
 	member, other := builders.Pod("web", "a").UID("a").Obj(), builders.Pod("web", "b").UID("b").Obj()
-	q.Add(logger, member)
+	q.Add(ctx, member)
 	popped, err := q.Pop(logger)
 	require.NoError(t, err)
-	require.Equal(t, member.UID, popped.Pod.UID)
-	q.Add(logger, other)
+	require.Equal(t, member.UID, popped.(*framework.QueuedPodInfo).Pod.UID)
+	q.Add(ctx, other)
 	limit(1)
 	q.mu.Lock()
 	q.overLimit[other.UID] = other
@@ -195,10 +195,11 @@ func TestPodOverLimitIsPoppedAsItIsKeptOut(t *testing.T) {
 
 	popped, err = q.Pop(logger)
 	require.NoError(t, err)
-	require.Equal(t, other.UID, popped.Pod.UID)
+	tried := popped.(*framework.QueuedPodInfo)
+	require.Equal(t, other.UID, tried.Pod.UID)
 	require.Zero(t, q.backlog.Len(), "it is being tried")
 	require.Contains(t, q.admitted, other.UID)
-	require.NoError(t, q.AddUnschedulableIfNotPresent(logger, popped, 0))
+	require.NoError(t, q.AddUnschedulablePodIfNotPresent(logger, tried, 0))
 	require.Equal(t, 1, q.backlog.Len(), "it is over the limit")
 	require.NotContains(t, q.admitted, other.UID)
 }
@@ -286,37 +287,38 @@ func TestPodsOfOneUID(t *testing.T) {
 	}{
 		{name: "both are added", does: func(*tenantQueue) {}, wantBacklog: []string{"x"}, wantQueued: []string{"m", "n"}},
 		{name: "both are activated", does: func(q *tenantQueue) {
-			q.Activate(q.logger, map[string]*corev1.Pod{"web/x": first, "web/y": second})
+			q.Activate(klog.Background(), map[string]*corev1.Pod{"web/x": first, "web/y": second})
 		}, wantQueued: []string{"m", "n", "x"}},
-		{name: "the second is deleted", does: func(q *tenantQueue) { q.Delete(second) }, wantBacklog: []string{"x"}, wantQueued: []string{"m", "n"}},
-		{name: "the first is deleted", does: func(q *tenantQueue) { q.Delete(first) }, wantQueued: []string{"m", "n"}},
+		{name: "the second is deleted", does: func(q *tenantQueue) { q.Delete(klog.Background(), second) }, wantBacklog: []string{"x"}, wantQueued: []string{"m", "n"}},
+		{name: "the first is deleted", does: func(q *tenantQueue) { q.Delete(klog.Background(), first) }, wantQueued: []string{"m", "n"}},
 		{name: "the second is added when the first is in the queue", does: func(q *tenantQueue) {
-			q.Delete(n)
-			q.Add(q.logger, second)
+			q.Delete(klog.Background(), n)
+			q.Add(q.ctx, second)
 		}, wantQueued: []string{"m", "x"}},
 		{name: "the second is deleted when the first is in the queue", does: func(q *tenantQueue) {
-			q.Delete(n)
-			q.Add(q.logger, n)
-			q.Delete(second)
+			q.Delete(klog.Background(), n)
+			q.Add(q.ctx, n)
+			q.Delete(klog.Background(), second)
 		}, wantBacklog: []string{"n"}, wantQueued: []string{"m", "x"}},
 		{name: "the second asks for a super cluster, and is tried", does: func(q *tenantQueue) {
-			q.Add(q.logger, asking)
+			q.Add(q.ctx, asking)
 			for range 3 {
-				popped, err := q.Pop(q.logger)
+				popped, err := q.Pop(klog.Background())
 				require.NoError(t, err)
-				require.NoError(t, q.AddUnschedulableIfNotPresent(q.logger, popped, 0))
+				require.NoError(t, q.AddUnschedulablePodIfNotPresent(klog.Background(), popped.(*framework.QueuedPodInfo), 0))
 			}
 		}, wantBacklog: []string{"x"}, wantQueued: []string{"m", "n", "y"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			logger, limited := ktesting.NewLogger(t, ktesting.NewConfig()), &policy.Ref{}
+			_, ctx := ktesting.NewTestContext(t)
+			limited := &policy.Ref{}
 			limited.Set(schedulingtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) { spec.Limits.PendingPods = 2 }))
 			inner := queue.NewPriorityQueue((&queuesort.PrioritySort{}).Less, informers.NewSharedInformerFactory(builders.Clientset(), 0),
-				queue.WithMetricsRecorder(*metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
-			q := newTenantQueue(inner, limited, events.NewFakeRecorder(99), logger, oneGang{})
+				queue.WithMetricsRecorder(metrics.NewMetricsAsyncRecorder(1000, time.Second, t.Context().Done())))
+			q := newTenantQueue(ctx, inner, limited, events.NewFakeRecorder(99), oneGang{})
 			q.start()
 			for _, pod := range []*corev1.Pod{m, n, first, second} {
-				q.Add(logger, pod)
+				q.Add(ctx, pod)
 			}
 			tc.does(q)
 			var backlog, queued []string

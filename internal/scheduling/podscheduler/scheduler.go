@@ -104,7 +104,7 @@ func (i Instance) build(ctx context.Context, groups *podGroups, nodes *tenantNod
 	if err != nil {
 		return nil, err
 	}
-	waiting := newTenantQueue(sched.SchedulingQueue, ref, i.Recorder, klog.FromContext(ctx), options.PodGangs.State)
+	waiting := newTenantQueue(ctx, sched.SchedulingQueue, ref, i.Recorder, options.PodGangs.State)
 	kubescheduler.ReplaceQueue(sched, waiting)
 	return &Scheduler{scheduler: sched, groups: groups, judge: judges, waiting: waiting, policy: ref, pods: pods}, nil
 }

@@ -405,7 +405,7 @@ func runStockCase(t *testing.T, tc stockCase) (feasible []string, chosen string)
 	}
 	projected := viewOf(t, tc.pod.Obj().DeepCopy())
 	profile, state := c.sched.Profiles[corev1.DefaultSchedulerName], framework.NewCycleState()
-	result, err := c.sched.SchedulePod(c.ctx, profile, state, projected)
+	result, err := schedulertest.SchedulePod(c.ctx, t, c.sched, profile, state, projected)
 	if err != nil {
 		var unfit *framework.FitError
 		require.ErrorAs(t, err, &unfit)

@@ -112,7 +112,7 @@ func (e *eventBed) end(name string) {
 // bubble has done it then.
 func (e *eventBed) tries(name string) (int, bool) {
 	synctest.Wait()
-	info, exists := e.sched.SchedulingQueue.GetPod(name, "ns1")
+	info, exists := e.sched.SchedulingQueue.GetPod(name, "ns1", nil)
 	_, condition := podutil.GetPodCondition(&e.get("ns1", name).Status, corev1.PodScheduled)
 	if !exists || condition == nil {
 		return 0, false

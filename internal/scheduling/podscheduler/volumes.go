@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/view"
 )
@@ -39,42 +40,6 @@ func projectVolumes(ctx context.Context, shared, factory informers.SharedInforme
 		return storageinformers.NewFilteredStorageClassInformer(api, 0, cache.Indexers{}, tenantclient.Paged)
 	}, view.TenantStorageClass)
 	for _, object := range []runtime.Object{&storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}} {
-		shared.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-			indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-			return &emptyInformer{cache.NewSharedIndexInformer(&cache.ListWatch{}, object, 0, indexers)}
-		})
+		shared.InformerFor(object, kubescheduler.Empty(object))
 	}
 }
-
-// emptyInformer has no objects, and sends no requests.
-type emptyInformer struct{ cache.SharedIndexInformer }
-
-// Run implements cache.SharedInformer.
-func (*emptyInformer) Run(<-chan struct{}) {}
-
-// RunWithContext implements cache.SharedInformer.
-func (*emptyInformer) RunWithContext(context.Context) {}
-
-// HasSynced implements cache.SharedInformer.
-func (*emptyInformer) HasSynced() bool { return true }
-
-// AddEventHandler implements cache.SharedInformer.
-func (*emptyInformer) AddEventHandler(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return synced{}, nil
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (*emptyInformer) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return synced{}, nil
-}
-
-// AddEventHandlerWithOptions implements cache.SharedInformer.
-func (*emptyInformer) AddEventHandlerWithOptions(cache.ResourceEventHandler, cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return synced{}, nil
-}
-
-// synced is the registration of a handler that is never called.
-type synced struct{}
-
-// HasSynced implements cache.ResourceEventHandlerRegistration.
-func (synced) HasSynced() bool { return true }

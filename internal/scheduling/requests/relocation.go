@@ -17,10 +17,8 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	storagev1listers "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/events"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	volumehelper "k8s.io/component-helpers/storage/volume"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	pluginhelper "k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -393,9 +391,8 @@ func (r *RelocationReconciler) clustersFor(
 
 // keptAway reports whether a taint of a virtual Node keeps a pod away, and whether one does that is an operator's.
 func keptAway(node *corev1.Node, pod *corev1.Pod) (tainted, lasting bool) {
-	keepsAway := pluginhelper.DoNotScheduleTaintsFilterFunc()
 	for _, taint := range view.Taints(node) {
-		if keepsAway(&taint) && !corev1helpers.TolerationsTolerateTaint(pod.Spec.Tolerations, &taint) {
+		if _, isAway := placement.Untolerated([]corev1.Taint{taint}, pod.Spec.Tolerations); isAway {
 			tainted, lasting = true, lasting || placement.IsOperators(taint)
 		}
 	}

@@ -165,25 +165,30 @@ func StartRecorders(ctx context.Context, api kubernetes.Interface) (*Recorders, 
 func (r *Recorders) Shutdown() { r.broadcaster.Shutdown() }
 
 // Of returns a recorder of the reporting controller with that name.
-func (r *Recorders) Of(name string) events.EventRecorder {
+func (r *Recorders) Of(name string) events.EventRecorderLogger {
 	return boundedRecorder{r.broadcaster.NewRecorder(scheme.Scheme, name), r.rate}
 }
 
 // OfPods returns the recorder of a profile of kube-scheduler. It is a profile.RecorderFactory.
-func (r *Recorders) OfPods(name string) events.EventRecorder { return podRecorder{r.Of(name)} }
+func (r *Recorders) OfPods(name string) events.EventRecorderLogger { return podRecorder{r.Of(name)} }
 
 // boundedRecorder drops Events beyond a rate: each one is a request to the tenant's API server, and the broadcaster
 // remembers it for some minutes. How many wait for that API server is bounded by eventWriter.
 type boundedRecorder struct {
-	events.EventRecorder
+	events.EventRecorderLogger
 	rate *rate.Limiter
 }
 
 // Eventf implements events.EventRecorder.
 func (r boundedRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
 	if r.rate.Allow() {
-		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
+		r.EventRecorderLogger.Eventf(regarding, related, kind, reason, action, note, args...)
 	}
+}
+
+// WithLogger implements events.EventRecorderLogger.
+func (r boundedRecorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
+	return boundedRecorder{r.EventRecorderLogger.WithLogger(logger), r.rate}
 }
 
 // kubeSchedulerScheduled: kube-scheduler bound a pod. podRecorder drops these Events.
@@ -191,13 +196,18 @@ const kubeSchedulerScheduled = "Scheduled"
 
 // podRecorder drops the Events Scheduled, each of which costs the tenant's API server a request: the super cluster's
 // scheduler records one next, and the syncer copies it to the tenant with the node's name.
-type podRecorder struct{ events.EventRecorder }
+type podRecorder struct{ events.EventRecorderLogger }
 
 // Eventf implements events.EventRecorder.
 func (r podRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
 	if reason != kubeSchedulerScheduled {
-		r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
+		r.EventRecorderLogger.Eventf(regarding, related, kind, reason, action, note, args...)
 	}
+}
+
+// WithLogger implements events.EventRecorderLogger.
+func (r podRecorder) WithLogger(logger klog.Logger) events.EventRecorderLogger {
+	return podRecorder{r.EventRecorderLogger.WithLogger(logger)}
 }
 
 // ControllerName is the reporting controller of Events in tenant control planes.

@@ -96,7 +96,7 @@ func defaultArgs(tb testing.TB, name string) []config.PluginConfig {
 // Activated stands in for the queue: it holds the names of the pods that were to be tried again.
 type Activated map[string]bool
 
-// Activate implements framework.PodActivator.
+// Activate implements fwk.PodActivator.
 func (a Activated) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	for name := range pods {
 		a[name] = true
@@ -159,7 +159,7 @@ const (
 // Hint asks the plugin as kube-scheduler's queue would.
 func (f *Framework) Hint(tb testing.TB, plugin string, event fwk.ClusterEvent, pod *corev1.Pod, before, after any) Hint {
 	tb.Helper()
-	index := slices.IndexFunc(f.EnqueueExtensions(), func(e framework.EnqueueExtensions) bool { return e.Name() == plugin })
+	index := slices.IndexFunc(f.EnqueueExtensions(), func(e fwk.EnqueueExtensions) bool { return e.Name() == plugin })
 	if index < 0 {
 		tb.Fatalf("%s registers no events", plugin)
 	}

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	remotecommandconsts "k8s.io/apimachinery/pkg/util/remotecommand"
-	clientremotecommand "k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -187,7 +186,7 @@ func (u *upstream) flood(w io.Writer, limit string) {
 }
 
 // ExecInContainer implements remotecommand.Executor; name is what identity returned.
-func (u *upstream) ExecInContainer(_ context.Context, name string, _ types.UID, _ string, command []string, in io.Reader, out, errOut io.WriteCloser, tty bool, _ <-chan clientremotecommand.TerminalSize, _ time.Duration) error {
+func (u *upstream) ExecInContainer(_ context.Context, name, _, _ string, command []string, in io.Reader, out, errOut io.WriteCloser, tty bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	switch command[0] {
 	case "who":
 		_, err := fmt.Fprintf(out, "%s tty=%t %s", name, tty, strings.Join(command[1:], " "))
@@ -211,7 +210,7 @@ func (u *upstream) ExecInContainer(_ context.Context, name string, _ types.UID, 
 }
 
 // AttachContainer implements remotecommand.Attacher.
-func (u *upstream) AttachContainer(_ context.Context, name string, _ types.UID, _ string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan clientremotecommand.TerminalSize) error {
+func (u *upstream) AttachContainer(_ context.Context, name, _, _ string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
 	if _, err := io.WriteString(out, name+" "); err != nil || in == nil {
 		return err
 	}
@@ -220,7 +219,7 @@ func (u *upstream) AttachContainer(_ context.Context, name string, _ types.UID, 
 }
 
 // PortForward implements portforward.PortForwarder: it writes the pod's identity and echoes a line.
-func (u *upstream) PortForward(_ context.Context, name string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
+func (u *upstream) PortForward(_ context.Context, name, _ string, port int32, stream io.ReadWriteCloser) error {
 	defer func() { _ = stream.Close() }()
 	line := make([]byte, 64)
 	n, err := stream.Read(line)

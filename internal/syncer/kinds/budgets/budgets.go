@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/memo"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -267,9 +267,7 @@ func (b *Budgets) drains(tenant *kind.Tenant, tenantBudget *policyv1.PodDisrupti
 
 // isClosedTo returns whether a node takes no pod like the one that it has: it is cordoned, or tainted.
 func isClosedTo(node *corev1.Node, pod *corev1.Pod) bool {
-	_, tainted := schedulinghelper.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, func(taint *corev1.Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
-	})
+	_, tainted := placement.Untolerated(node.Spec.Taints, pod.Spec.Tolerations)
 	return node.Spec.Unschedulable || tainted
 }
 

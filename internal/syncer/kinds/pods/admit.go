@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
-	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -67,10 +68,8 @@ func closedTo(node *corev1.Node, tolerations []corev1.Toleration) string {
 	if node.Spec.Unschedulable {
 		return "it is cordoned"
 	}
-	taint, untolerated := schedulinghelper.FindMatchingUntoleratedTaint(node.Spec.Taints, tolerations, func(taint *corev1.Taint) bool {
-		return taint.Key != schedulerv1alpha1.TaintProvider && (taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute)
-	})
-	if untolerated {
+	isProvider := func(taint corev1.Taint) bool { return taint.Key == schedulerv1alpha1.TaintProvider }
+	if taint, untolerated := placement.Untolerated(slices.DeleteFunc(slices.Clone(node.Spec.Taints), isProvider), tolerations); untolerated {
 		return fmt.Sprintf("the pod does not tolerate its taint %s", taint.ToString())
 	}
 	return ""
