@@ -110,6 +110,7 @@ var refusedOfPods = []rule{
 	{names.NodeName, "a pod that names a node asks for its super cluster: NamespacePlacement answers it", []string{"filter"}},
 	{names.NodePorts, "ports of the host are the super scheduler's to answer", []string{"preFilter", "filter"}},
 	{names.ImageLocality, "images of nodes are not in the view", []string{"score"}},
+	{names.NodeDeclaredFeatures, "features of nodes are not in the view: the super cluster judges them", []string{"preFilter", "filter"}},
 	{names.VolumeBinding, "it waits until a claim is bound, which in the super cluster needs the pod: VolumeHome writes where that is", []string{"preBind"}},
 	{names.VolumeRestrictions, volumes, []string{"preFilter", "filter"}},
 	{names.VolumeZone, volumes, []string{"preFilter", "filter"}},

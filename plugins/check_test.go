@@ -73,6 +73,7 @@ func TestCheckPods(t *testing.T) {
 		"names of nodes":         {with: "NodeName", wantErr: "must not enable plugin NodeName at filter"},
 		"ports":                  {with: "NodePorts", wantErr: "must not enable plugin NodePorts at preFilter, filter: ports of the host"},
 		"images":                 {with: "ImageLocality", wantErr: "must not enable plugin ImageLocality at score: images"},
+		"features of nodes":      {with: "NodeDeclaredFeatures", wantErr: "must not enable plugin NodeDeclaredFeatures at preFilter, filter: features of nodes"},
 		"no claims":              {without: "VolumeBinding", wantErr: "must enable plugin VolumeBinding at preFilter, filter, reserve"},
 		"no homes":               {without: "VolumeHome", wantErr: "must enable plugin VolumeHome at preFilter, filter, reserve, preBind, which brings pods to their volumes"},
 		"binding of claims":      {binds: true, wantErr: "must not enable plugin VolumeBinding at preBind: it waits until a claim is bound"},

@@ -36,9 +36,11 @@ func pluginsPage(code *source) (string, error) {
 		}
 	}
 	columns := []string{"plugin", "scheduler of", "what it does"}
-	return notice + "# Plugins\n\n" + table(columns, ours) +
-		"\n## From scheduler-plugins\n\n" + table(columns, theirs) +
-		"\n## Not registered\n\n" + table([]string{"plugin", "why not"}, left), nil
+	page := notice + "# Plugins\n\n" + table(columns, ours)
+	if len(theirs) > 0 {
+		page += "\n## From scheduler-plugins\n\n" + table(columns, theirs)
+	}
+	return page + "\n## Not registered\n\n" + table([]string{"plugin", "why not"}, left), nil
 }
 
 // packageSynopsis returns the first sentence of the comment of the package in a folder, without "Package name", and

@@ -69,7 +69,7 @@ const refusedBy, noNodeBy = "TenantPolicy", "TenantNodes"
 // Build builds the scheduler. The caller starts the informers afterwards: building plugins requests the informers that
 // they use.
 func (i Instance) Build(ctx context.Context) (*scheduler.Scheduler, error) {
-	withoutDevices(i.Informers)
+	leaveUnread(i.Informers)
 	hints := &judgedHints{judged: i.Hinted}
 	options := append(hints.options(plugins.Registry(i.Plugins)),
 		scheduler.WithKubeConfig(i.KubeConfig),

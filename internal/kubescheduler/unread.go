@@ -5,6 +5,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/internalinterfaces"
@@ -12,12 +13,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// withoutDevices lets a scheduler find no resource claims, devices and what is about them: pods with claims are refused
-// (policy.Devices). It would wait until it has listed them in resource.k8s.io/v1, which an API server before Kubernetes
-// 1.34 does not serve, and keep four watches. Feature gate DynamicResourceAllocation cannot be off any more.
-func withoutDevices(factory informers.SharedInformerFactory) {
+// leaveUnread lets a scheduler find no objects of the kinds that kube-scheduler reads whatever its profiles are, and that
+// no view has: pods with resource claims are refused (policy.Devices), and CSI drivers run in super clusters. It would
+// wait until it has listed all of them, resource.k8s.io/v1 too, which an API server before Kubernetes 1.34 does not
+// serve, and keep five watches. Feature gate DynamicResourceAllocation cannot be off any more.
+func leaveUnread(factory informers.SharedInformerFactory) {
 	for _, object := range []runtime.Object{
-		&resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}, &resourcev1.DeviceTaintRule{},
+		&resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}, &resourcev1.DeviceTaintRule{}, &storagev1.CSINode{},
 	} {
 		factory.InformerFor(object, Empty(object))
 	}
