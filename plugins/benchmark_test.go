@@ -196,6 +196,15 @@ func (s *bench) score(plugin fwk.ScorePlugin) error {
 	return nil
 }
 
+// permit runs Permit, and lets the slice wait if it is to, as kube-scheduler does.
+func (s *bench) permit(state fwk.CycleState, slice *corev1.Pod, node string) *fwk.Status {
+	waits, status := s.RunPermitPlugins(s.b.Context(), state, slice, node)
+	if status.IsWait() {
+		s.AddWaitingPod(slice, waits)
+	}
+	return status
+}
+
 // BenchmarkGang reserves, permits and binds all slices of a namespace; where they go is given.
 func BenchmarkGang(b *testing.B) {
 	for _, slices := range []int{10, 100, 1000} {
@@ -207,11 +216,7 @@ func BenchmarkGang(b *testing.B) {
 			for b.Loop() {
 				for _, pod := range gang {
 					s.RunReservePluginsReserve(b.Context(), state, pod, "r000")
-					waits, status := s.RunPermitPlugins(b.Context(), state, pod, "r000")
-					switch {
-					case status.IsWait():
-						s.AddWaitingPod(pod, waits)
-					case !status.IsSuccess():
+					if status := s.permit(state, pod, "r000"); !status.IsWait() && !status.IsSuccess() {
 						b.Fatal(status.Message())
 					}
 				}

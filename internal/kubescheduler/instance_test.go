@@ -28,7 +28,8 @@ import (
 
 func TestFeatureGates(t *testing.T) {
 	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.SchedulerPopFromBackoffQ))
-	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.DynamicResourceAllocation))
+	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.NominatedNodeNameForExpectation))
+	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.OpportunisticBatching))
 }
 
 func TestBuildRefuses(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -266,8 +267,9 @@ func requireKnown(t *testing.T, message []byte, of *shape) {
 	}
 }
 
-// fill sets all that is below value: lists and maps have one item.
-func fill(value reflect.Value) {
+// fill sets all that is below value: lists and maps have one item. What is in a structure of its own type, whose types
+// are above, stays as it is.
+func fill(value reflect.Value, above ...reflect.Type) {
 	switch value.Interface().(type) {
 	case resource.Quantity:
 		value.Set(reflect.ValueOf(resource.MustParse("1")))
@@ -281,20 +283,23 @@ func fill(value reflect.Value) {
 		if value.IsNil() {
 			value.Set(reflect.New(value.Type().Elem()))
 		}
-		fill(value.Elem())
+		fill(value.Elem(), above...)
 	case reflect.Slice:
 		value.Set(reflect.MakeSlice(value.Type(), 1, 1))
-		fill(value.Index(0))
+		fill(value.Index(0), above...)
 	case reflect.Map:
 		key, item := reflect.New(value.Type().Key()).Elem(), reflect.New(value.Type().Elem()).Elem()
-		fill(key)
-		fill(item)
+		fill(key, above...)
+		fill(item, above...)
 		value.Set(reflect.MakeMap(value.Type()))
 		value.SetMapIndex(key, item)
 	case reflect.Struct:
+		if slices.Contains(above, value.Type()) {
+			return
+		}
 		for i := range value.NumField() {
 			if value.Type().Field(i).IsExported() {
-				fill(value.Field(i))
+				fill(value.Field(i), append(slices.Clip(above), value.Type())...)
 			}
 		}
 	case reflect.String:
@@ -321,7 +326,10 @@ func depthOf(t *testing.T, of reflect.Type, within sets.Set[reflect.Type]) (deep
 	default:
 		return 0
 	}
-	require.False(t, within.Has(of), "%s is in itself", of)
+	if within.Has(of) { // no program asks for the only one, and of it, too, what is deeper than maxDepth is refused
+		require.Equal(t, "CompositePodGroupTemplate", of.Name(), "%s is in itself", of)
+		return 0
+	}
 	require.Less(t, of.Size(), uintptr(largest), of)
 	within = within.Clone().Insert(of)
 	for i := range of.NumField() {

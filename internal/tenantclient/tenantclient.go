@@ -55,7 +55,7 @@ type Bounds struct {
 	lists    map[string]*pages
 	decoding int64
 	// transports are those of the tenant, by client-go's.
-	transports map[*http.Transport]*http.Transport
+	transports map[http.RoundTripper]*http.Transport
 	// fail ends Serve; nil while it does not run.
 	fail context.CancelCauseFunc
 }

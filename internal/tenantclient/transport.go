@@ -63,15 +63,20 @@ func (b *Bounds) Config(config *rest.Config) *rest.Config {
 }
 
 // withHeaders returns inner, with headers of at most maxHeaderBytes: client-go shares its transports, and sets no
-// bound. All clients of the tenant that had one share one still.
+// bound. All clients of the tenant that had one share one still. client-go shares what wraps a transport, for as long
+// as anybody has that wrapper.
 func (b *Bounds) withHeaders(inner http.RoundTripper) http.RoundTripper {
-	shared, ok := inner.(*http.Transport)
+	base := inner
+	if wrapper, ok := inner.(utilnet.RoundTripperWrapper); ok {
+		base = wrapper.WrappedRoundTripper()
+	}
+	shared, ok := base.(*http.Transport)
 	if !ok {
 		return inner
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if own := b.transports[shared]; own != nil {
+	if own := b.transports[inner]; own != nil {
 		return own
 	}
 	own := shared.Clone()
@@ -80,9 +85,9 @@ func (b *Bounds) withHeaders(inner http.RoundTripper) http.RoundTripper {
 	own.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: maxUnread}
 	utilnet.SetTransportDefaults(own)
 	if b.transports == nil {
-		b.transports = map[*http.Transport]*http.Transport{}
+		b.transports = map[http.RoundTripper]*http.Transport{}
 	}
-	b.transports[shared] = own
+	b.transports[inner] = own
 	return own
 }
 

@@ -25,7 +25,7 @@ const (
 )
 
 // CheckFeatures returns an error unless client-go's informers take in and hand over as Accounts reckon: once, in order.
-// Both feature gates are so by default. Programs call it when they begin.
+// Both feature gates are so unless somebody says otherwise. Programs call it when they begin.
 func CheckFeatures() error {
 	for _, gate := range []struct {
 		feature features.Feature

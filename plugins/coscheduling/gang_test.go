@@ -22,6 +22,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/superpool/superpool/test/builders"
 )
 
 // permits is a fwk.Handle in which members wait in Permit.
@@ -307,12 +309,12 @@ func TestPodMadeAnew(t *testing.T) {
 		before, after := member("mpi", "mpi-1"), member("mpi", "mpi-1")
 		after.UID = "anew"
 		watched := watch.NewFake()
-		informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+		informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.PodList{Items: []corev1.Pod{*before}}, nil
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watched, nil },
-		}, &corev1.Pod{}, 1000*time.Hour, cache.Indexers{groupIndex: indexByGroup}) // without resyncs, client-go waits for a channel that is in no bubble
+		}, builders.Clientset()), &corev1.Pod{}, 0, cache.Indexers{groupIndex: indexByGroup})
 		pl := &Coscheduling{handle: &permits{}, gangs: NewState(), pods: informer.GetIndexer()}
 		require.NoError(t, pl.follow(t.Context(), informer))
 		ctx, stop := context.WithCancel(t.Context())

@@ -10,13 +10,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	_ "unsafe" // for go:linkname
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	_ "k8s.io/client-go/tools/cache" // its variables are set before init
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -56,15 +54,7 @@ func Bubble(t *testing.T, run func(t *testing.T)) {
 // waits for signals with the first that listens, and it is to belong to no bubble.
 var listen = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2) })
 
-// neverExitWatch is what client-go's reflectors without resync wait for beside all else. A bubble does not know a
-// channel of the whole process, and takes those who wait for one for busy. None, which nobody sends to either, it
-// knows.
-//
-//go:linkname neverExitWatch k8s.io/client-go/tools/cache.neverExitWatch
-var neverExitWatch <-chan time.Time
-
 func init() {
-	neverExitWatch = nil
 	// The other handlers let those that meet errors wait for a while since the last one of the process: in a bubble,
 	// whose clock began in the year 2000, for decades.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
