@@ -36,6 +36,9 @@ const (
 	// maxResources is how many different resources a pod may name: pods are compared with nodes and quotas by each, and
 	// what sidecars request is added to each container that starts after them.
 	maxResources = 64
+	// maxStatuses bounds the containers of a pod times its statuses of containers: kube-scheduler and others that count
+	// its requests look for that of each container among all.
+	maxStatuses = 1 << 20
 	// maxPorts is how many ports a Service, or the containers of a pod, may have: managedFields take 100 bytes of each,
 	// and proxies rules on each node. No API server counts them.
 	maxPorts = 1000
@@ -257,9 +260,14 @@ func (f *fields) add(fieldPath string) {
 	f.size += perField + size
 }
 
-// ExcessOfResources says that a pod, or its status, names more resources than are read, "" if it does not. Beyond that
-// it does not ask which of them are the same.
+// ExcessOfResources says that a pod, or its status, names more resources than are read, or has more statuses of
+// containers, "" if it does not. Beyond that it does not ask which of them are the same.
 func ExcessOfResources(pod *corev1.Pod) string {
+	containers := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
+	statuses := len(pod.Status.InitContainerStatuses) + len(pod.Status.ContainerStatuses)
+	if containers*statuses > maxStatuses {
+		return fmt.Sprintf("it has %d containers and %d statuses of them: one times the other is at most %d", containers, statuses, maxStatuses)
+	}
 	named, all := map[corev1.ResourceName]struct{}{}, 0
 	add := func(lists ...corev1.ResourceList) {
 		for _, list := range lists {

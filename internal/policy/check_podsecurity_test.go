@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/pod-security-admission/api"
 	podsecurity "k8s.io/pod-security-admission/policy"
 	podsecuritytest "k8s.io/pod-security-admission/test"
+	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/policy"
@@ -98,6 +100,14 @@ func (s *podSecurityServer) refusals(namespace string, pod *corev1.Pod) []string
 	return texts
 }
 
+// refuse answers that a pod is forbidden, and returns the body.
+func refuse(writer http.ResponseWriter, texts []string) ([]byte, error) {
+	status := apierrors.NewForbidden(corev1.Resource("pods"), "", fmt.Errorf("%s", strings.Join(texts, "; "))).Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	writer.WriteHeader(http.StatusForbidden)
+	return json.Marshal(status)
+}
+
 // ServeHTTP implements http.Handler.
 func (s *podSecurityServer) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	writer.Header().Set("Content-Type", "application/json")
@@ -113,16 +123,17 @@ func (s *podSecurityServer) ServeHTTP(writer http.ResponseWriter, request *http.
 		pod := &corev1.Pod{}
 		err = json.Unmarshal(body, pod)
 		if texts := s.refusals(namespace, pod); len(texts) > 0 {
-			status := apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, fmt.Errorf("%s", strings.Join(texts, "; "))).Status()
-			status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-			writer.WriteHeader(http.StatusForbidden)
-			body, err = json.Marshal(status)
+			body, err = refuse(writer, texts)
 		}
 	case strings.HasSuffix(request.URL.Path, "/deployments"):
 		deployment := &appsv1.Deployment{}
 		err = json.Unmarshal(body, deployment)
 		pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
-		if texts := s.refusals(namespace, pod); len(texts) > 0 {
+		switch texts := s.refusals(namespace, pod); {
+		case len(texts) == 0:
+		case ptr.Deref(pod.Spec.HostUsers, false) && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "procMount") }):
+			body, err = refuse(writer, texts) // as API servers do, whoever asks
+		default:
 			writer.Header().Set("Warning", fmt.Sprintf("299 - %q", strings.Join(texts, "; ")))
 		}
 	}
