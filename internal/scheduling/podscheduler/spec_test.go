@@ -72,6 +72,9 @@ var specFields = []struct {
 	{"hostNetwork", leftOut, "the super scheduler, with the ports; the TenantPolicy allows it or not", func(s *corev1.PodSpec) { s.HostNetwork = true }},
 	{"os", leftOut, "the super scheduler's kubelet; select nodes by kubernetes.io/os", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Linux} }},
 	{"runtimeClassName", leftOut, "the super cluster; its overhead and node selector are in the fields above", func(s *corev1.PodSpec) { s.RuntimeClassName = ptr.To("gvisor") }},
+	{"schedulingGroup", leftOut, "nobody: PodGroups of scheduling.k8s.io are not read", func(s *corev1.PodSpec) {
+		s.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")}
+	}},
 	{"ephemeralContainers", leftOut, "nobody: they request nothing", func(s *corev1.PodSpec) { s.EphemeralContainers = []corev1.EphemeralContainer{{}} }},
 }
 
@@ -79,7 +82,7 @@ var specFields = []struct {
 var notScheduling = []string{
 	"restartPolicy", "activeDeadlineSeconds", "dnsPolicy", "serviceAccountName", "serviceAccount", "automountServiceAccountToken", "hostPID",
 	"hostIPC", "shareProcessNamespace", "securityContext", "imagePullSecrets", "hostname", "subdomain", "hostAliases", "dnsConfig",
-	"readinessGates", "enableServiceLinks", "setHostnameAsFQDN", "hostUsers", "hostnameOverride",
+	"readinessGates", "enableServiceLinks", "setHostnameAsFQDN", "hostUsers", "hostnameOverride", "evictionResponders",
 }
 
 // TestEveryFieldOfPodSpec: each field is in one row, and the view does what the row says.
