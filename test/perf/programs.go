@@ -15,6 +15,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/controlplane/launch"
@@ -105,7 +106,7 @@ func (p *program) families(ctx context.Context) (map[string]*dto.MetricFamily, e
 	if err != nil {
 		return nil, err
 	}
-	var parser expfmt.TextParser
+	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
 	if err != nil {
 		return nil, fmt.Errorf("parsing the metrics of %s: %w", p.group, err)

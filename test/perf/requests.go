@@ -8,6 +8,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -57,7 +58,7 @@ func (r requests) add(ctx context.Context, side string, client *kubernetes.Clien
 	if err != nil {
 		return fmt.Errorf("reading the metrics of an API server: %w", err)
 	}
-	var parser expfmt.TextParser
+	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
 	if err != nil {
 		return fmt.Errorf("parsing the metrics of an API server: %w", err)

@@ -93,6 +93,9 @@ func (w *writeRates) funcs() interceptor.Funcs {
 		SubResourcePatch: func(ctx context.Context, to client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			return w.write(object, 1, func() error { return to.SubResource(name).Patch(ctx, object, patch, options...) })
 		},
+		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+			return errUncounted
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/superpool/superpool/internal/vnagent/pods"
 )
@@ -115,7 +116,7 @@ func commented(line string) string {
 
 // addBlock parses the families in block, and resets it.
 func (m *Metrics) addBlock(block *bytes.Buffer) error {
-	var parser expfmt.TextParser
+	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(block)
 	block.Reset()
 	if err != nil {
