@@ -11,9 +11,9 @@ import (
 // gang releases takes this way. Without it, such a pod waits for the end of its backoff, a second or more. Restore the
 // default when the Kubernetes release in go.mod has the fix, kubernetes/kubernetes#139450.
 //
-// NominatedNodeNameForExpectation is off. With it, a scheduler writes the super cluster of each pod that waits in Permit
-// or has something to do in PreBind onto its status first: a second request for each, about a Node that the tenant does
-// not have.
+// NominatedNodeNameForExpectation is off. With it, a scheduler writes the super cluster of each pod that waits in
+// Permit or has something to do in PreBind onto its status first: a second request for each, about a Node that the
+// tenant does not have.
 //
 // OpportunisticBatching is off: none of our plugins signs pods, so that it would decide nothing, and each profile of
 // each tenant would say so in the log.

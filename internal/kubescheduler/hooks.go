@@ -21,8 +21,8 @@ import (
 // SchedulePod chooses a node for a Pod, as scheduler.Scheduler.SchedulePod does.
 type SchedulePod = func(ctx context.Context, profile framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error)
 
-// BeforeSnapshot lets a scheduler call a function with each Pod that it takes from its queue, before the scheduler runs.
-// kube-scheduler goes on when it has returned, and takes its snapshot of the Nodes then (TestBeforeSnapshot).
+// BeforeSnapshot lets a scheduler call a function with each Pod that it takes from its queue, before the scheduler
+// runs. kube-scheduler goes on when it has returned, and takes its snapshot of the Nodes then (TestBeforeSnapshot).
 func BeforeSnapshot(sched *scheduler.Scheduler, call func(pod *corev1.Pod)) {
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {

@@ -192,8 +192,8 @@ func exits(t *testing.T) {
 	t.Cleanup(func() { klog.OsExit = before })
 }
 
-// assignedTo returns PodEvents in front of what kube-scheduler does with pods on nodes and with those that it has assumed
-// there (addPod, updatePod and deletePod of pkg/scheduler/eventhandlers.go): it keeps them in its cache.
+// assignedTo returns PodEvents in front of what kube-scheduler does with pods on nodes and with those that it has
+// assumed there (addPod, updatePod and deletePod of pkg/scheduler/eventhandlers.go): it keeps them in its cache.
 func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache, missed kubescheduler.Missed) *kubescheduler.PodEvents {
 	logger := klog.FromContext(ctx)
 	isAssigned := func(pod any) bool { return pod.(*corev1.Pod).Spec.NodeName != "" }
