@@ -35,7 +35,7 @@ func hooked(t *testing.T, hook func(sched *scheduler.Scheduler)) *corev1.Pod {
 	sched, err := instance.Build(ctx)
 	require.NoError(t, err)
 	hook(sched)
-	instance.Informers.Start(ctx.Done())
+	instance.Informers.StartWithContext(ctx)
 	instance.Informers.WaitForCacheSync(ctx.Done())
 	require.NoError(t, sched.WaitForHandlersSync(ctx))
 	ended := make(chan struct{})

@@ -47,7 +47,7 @@ func run(ctx context.Context, t *testing.T, instance *Instance) (sched *schedule
 	ctx, cancel := context.WithCancel(ctx)
 	sched, err := instance.Build(ctx)
 	require.NoError(t, err)
-	instance.Informers.Start(ctx.Done())
+	instance.Informers.StartWithContext(ctx)
 	instance.Informers.WaitForCacheSync(ctx.Done())
 	require.NoError(t, sched.WaitForHandlersSync(ctx))
 	ended := make(chan struct{})

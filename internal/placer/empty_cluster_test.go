@@ -107,7 +107,7 @@ func TestInformersOfAnEmptyCluster(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(emptyCluster()), 0)
 	namespaces := factory.Core().V1().Namespaces().Informer()
 	classes := factory.Storage().V1().StorageClasses().Informer()
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	factory.WaitForCacheSync(ctx.Done())
 	require.True(t, namespaces.HasSynced())
 	require.True(t, classes.HasSynced())

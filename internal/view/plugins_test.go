@@ -135,7 +135,7 @@ func startScheduler(
 		scheduler.WithComponentConfigVersion(cfg.APIVersion), scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(plugins.Registry(options)))
 	require.NoError(t, err)
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		require.True(t, synced || ctx.Err() != nil, "%s is listed", kind)
 	}

@@ -182,7 +182,7 @@ func TestBind(t *testing.T) {
 			f := plugintest.NewFramework(t, superclusterbinder.Name, superclusterbinder.New(recorded{&told}, nil), nil,
 				frameworkruntime.WithClientSet(api), frameworkruntime.WithInformerFactory(factory))
 			factory.Core().V1().Pods().Informer()
-			factory.Start(t.Context().Done())
+			factory.StartWithContext(t.Context())
 			factory.WaitForCacheSync(t.Context().Done())
 
 			queued := tc.queued

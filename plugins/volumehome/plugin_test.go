@@ -88,7 +88,7 @@ func newFramework(t *testing.T) (*plugintest.Framework, *fake.Clientset) {
 	}
 	f := plugintest.NewFramework(t, volumehome.Name, volumehome.New(volumehome.NewState()), []*corev1.Node{node("r1"), node("r2"), node("r3", drained), node("r4", func(node *corev1.Node) { node.Status.Allocatable = nil })},
 		runtime.WithInformerFactory(factory), runtime.WithClientSet(api))
-	factory.Start(t.Context().Done())
+	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 	return f, api
 }

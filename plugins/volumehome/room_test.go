@@ -46,7 +46,7 @@ func rooms(t *testing.T, nodes []*corev1.Node, claims ...*corev1.PersistentVolum
 	}
 	factory := informers.NewSharedInformerFactory(api, 0)
 	f := plugintest.NewFramework(t, volumehome.Name, volumehome.New(volumehome.NewState()), nodes, runtime.WithInformerFactory(factory), runtime.WithClientSet(api))
-	factory.Start(t.Context().Done())
+	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 	return f, api
 }

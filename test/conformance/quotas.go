@@ -121,7 +121,7 @@ func keepQuotas(ctx context.Context, host string, tenant kubernetes.Interface, e
 		cancel()
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	waiting, done := context.WithTimeout(ctx, 30*time.Second)
 	defer done()
 	if !cache.WaitForCacheSync(waiting.Done(), informer.HasSynced) {

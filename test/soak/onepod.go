@@ -46,7 +46,7 @@ func (o *onePod) run(ctx context.Context) error {
 		}); err != nil {
 			return fmt.Errorf("watching the pods of %s: %w", super.name, err)
 		}
-		factory.Start(ctx.Done())
+		factory.StartWithContext(ctx)
 		factory.WaitForCacheSync(ctx.Done())
 	}
 	return nil

@@ -128,7 +128,7 @@ func TestHomeReleaser(t *testing.T) {
 				}
 				pool.Nodes["r2"] = st.MakeNode().Name("r2").Condition(corev1.NodeReady, ready, "", "").Obj()
 			}
-			factory.Start(t.Context().Done())
+			factory.StartWithContext(t.Context())
 			factory.WaitForCacheSync(t.Context().Done())
 			if tc.asked > 0 {
 				r.Held.In(t.Context(), pool.Nodes["r2"])

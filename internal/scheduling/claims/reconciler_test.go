@@ -150,7 +150,7 @@ func TestClaimsWithoutAHome(t *testing.T) {
 		Key: "acme", API: api, Recorder: recorder, Placements: builders.Client(schedulingtest.MetaScheme(t)).Build(), VirtualNodes: func() map[string]*corev1.Node { return nil }, Clock: clock.RealClock{},
 		Claims: factory.Core().V1().PersistentVolumeClaims().Lister(), Classes: factory.Storage().V1().StorageClasses().Lister(),
 	}
-	factory.Start(t.Context().Done())
+	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 	for range 3 {
 		for _, item := range []dispatch.Request{{Concern: dispatch.ConcernClaim}, {Concern: dispatch.ConcernClaim, Namespace: "web", Name: "new"}, {Concern: dispatch.ConcernClaim, Namespace: "web", Name: "gone"}} {
@@ -183,7 +183,7 @@ func TestClaimsGivenTogether(t *testing.T) {
 		Placements: builders.Client(schedulingtest.MetaScheme(t)).WithObjects(placement).Build(),
 		Claims:     factory.Core().V1().PersistentVolumeClaims().Lister(), Classes: factory.Storage().V1().StorageClasses().Lister(),
 	}
-	factory.Start(t.Context().Done())
+	factory.StartWithContext(t.Context())
 	factory.WaitForCacheSync(t.Context().Done())
 	_, err := r.Reconcile(t.Context(), dispatch.Request{Concern: dispatch.ConcernClaim})
 	require.NoError(t, err)

@@ -131,7 +131,7 @@ func TestClaimReleaser(t *testing.T) {
 				}
 				pool.Nodes[id] = st.MakeNode().Name(id).Condition(corev1.NodeReady, ready, "", "").Obj()
 			}
-			factory.Start(t.Context().Done())
+			factory.StartWithContext(t.Context())
 			factory.WaitForCacheSync(t.Context().Done())
 			for _, item := range []dispatch.Request{{Concern: dispatch.ConcernClaimRelease}, {Concern: dispatch.ConcernClaimRelease, Namespace: "web", Name: "data"}, {Concern: dispatch.ConcernClaimRelease, Namespace: "web", Name: "gone"}} {
 				result, err := r.Reconcile(t.Context(), item)

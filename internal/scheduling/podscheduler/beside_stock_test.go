@@ -165,7 +165,7 @@ func stockScheduler(b *testing.B) (*podAPI, *scheduler.Scheduler, func()) {
 
 func runScheduler(ctx context.Context, cancel func(), b *testing.B, sched *scheduler.Scheduler, factory informers.SharedInformerFactory) func() {
 	b.Helper()
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	factory.WaitForCacheSync(ctx.Done())
 	require.NoError(b, sched.WaitForHandlersSync(ctx))
 	done := make(chan struct{})

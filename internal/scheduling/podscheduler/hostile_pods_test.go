@@ -307,7 +307,7 @@ func TestHandlersRecover(t *testing.T) {
 			factory := NewInformers(t.Context(), builders.Clientset(hostilePod("p", "u", "r1.n")), view.NewNodeSource(), NewChoices(), nil, func(err error) { failed <- err })
 			_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: handle})
 			require.NoError(t, err)
-			factory.Start(t.Context().Done())
+			factory.StartWithContext(t.Context())
 			var failure *engage.Failure
 			require.ErrorAs(t, <-failed, &failure)
 			require.Equal(t, engage.ReasonPanicked, failure.Reason.Reason)

@@ -53,7 +53,7 @@ func TestTenantWithoutRights(t *testing.T) {
 			factory.Core().V1().Namespaces().Informer()
 			factory.Core().V1().ResourceQuotas().Informer()
 			factory.Core().V1().Services().Informer()
-			factory.Start(ctx.Done())
+			factory.StartWithContext(ctx)
 			t.Cleanup(func() {
 				cancel()
 				factory.Shutdown()

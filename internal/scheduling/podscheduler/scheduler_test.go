@@ -141,7 +141,7 @@ func (c *tenantControlPlane) start() {
 	require.NoError(c.t, err)
 	c.sched = pods.scheduler
 	read := pods.Start(ctx, nil, func(error) {})
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	factory.WaitForCacheSync(ctx.Done())
 	chosen.Listed()
 	c.project()

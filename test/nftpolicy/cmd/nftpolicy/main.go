@@ -67,7 +67,7 @@ func run(ctx context.Context, kubeconfig, node string) error {
 			return fmt.Errorf("watching: %w", err)
 		}
 	}
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	factory.WaitForCacheSync(ctx.Done())
 	last := ""
 	for ctx.Err() == nil {
