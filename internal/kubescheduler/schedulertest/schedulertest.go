@@ -69,7 +69,7 @@ func SchedulePod(
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := sched.Cache.UpdateSnapshot(klog.FromContext(ctx), profile.SnapshotSharedLister().(*cache.Snapshot)); err != nil {
+	if err := sched.Cache.UpdateSnapshot(klog.FromContext(ctx), profile.SnapshotSharedLister().(*cache.Snapshot)); err != nil { //nolint:forcetypeassert // kube-scheduler has nothing else
 		tb.Fatal(err)
 	}
 	return sched.SchedulePod(ctx, profile, state, &framework.QueuedPodInfo{PodInfo: info}) //nolint:wrapcheck // it is the scheduler's
