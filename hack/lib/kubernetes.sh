@@ -8,7 +8,7 @@ GO=${GO:-go}
 # another version.
 kubernetes_gomod() {
   local gomod
-  [[ $1 =~ ^v1\.[0-9]+\.[0-9]+$ ]] || { echo "$1 is not a version of Kubernetes, as v1.34.10 is" >&2; return 1; }
+  [[ $1 =~ ^v1\.[0-9]+\.[0-9]+$ ]] || { echo "$1 is not a version of Kubernetes, as v1.37.2 is" >&2; return 1; }
   gomod=$(cd / && "$GO" mod download -json "k8s.io/kubernetes@$1" | sed -nE 's/^\t"GoMod": "(.*)",?$/\1/p')
   [[ -n $gomod ]] || { echo "there is no Kubernetes $1" >&2; return 1; }
   echo "$gomod"

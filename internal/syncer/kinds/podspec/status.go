@@ -14,11 +14,10 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// kubeletConditions are the conditions that kubelets add and remove. AllContainersRestarting is of Kubernetes 1.35, whose
-// packages have a constant for it.
+// kubeletConditions are the conditions that kubelets add and remove.
 var kubeletConditions = [...]corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodResizePending, corev1.PodResizeInProgress,
-	"AllContainersRestarting",
+	corev1.AllContainersRestarting,
 }
 
 // TenantPodStatus returns the desired status of a tenant's pod for that of its super pod, or false if the tenant's

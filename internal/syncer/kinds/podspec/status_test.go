@@ -54,7 +54,7 @@ func TestTenantPodStatus(t *testing.T) {
 			name: "a pod that runs",
 			tenant: kindtest.PodWith("r1.n1", corev1.PodStatus{
 				Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed, ObservedGeneration: 2, StartTime: &metav1.Time{},
-				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), kindtest.Condition(corev1.PodResizePending, corev1.ConditionTrue, "stale"), kindtest.Condition("AllContainersRestarting", corev1.ConditionTrue, "stale")},
+				Conditions: []corev1.PodCondition{kindtest.Condition(corev1.PodScheduled, corev1.ConditionTrue, "tenant"), kindtest.Condition(corev1.PodResizePending, corev1.ConditionTrue, "stale"), kindtest.Condition(corev1.AllContainersRestarting, corev1.ConditionTrue, "stale")},
 			}),
 			super: kindtest.PodWith("n1", corev1.PodStatus{
 				Phase: corev1.PodRunning, PodIP: "10.0.0.1", NominatedNodeName: "n2", QOSClass: corev1.PodQOSBurstable, ObservedGeneration: 7,
