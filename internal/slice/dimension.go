@@ -178,7 +178,9 @@ type Reading struct {
 // Taken returns what a pod takes of its node by kube-scheduler's rules: init containers, sidecars, overhead, pod-level
 // requests. Amounts are at most MaxAmount each.
 func Taken(pod *corev1.Pod, reading Reading) Amounts {
-	taken := Of(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: reading.Status}))
+	taken := Of(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		UseStatusResources: reading.Status, InPlacePodLevelResourcesVerticalScalingEnabled: reading.Status,
+	}))
 	if !reading.Pods {
 		return taken
 	}

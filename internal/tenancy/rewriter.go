@@ -60,6 +60,18 @@ func Messages(status *corev1.PodStatus) []*string {
 					all = append(all, &state.Terminated.Message)
 				}
 			}
+			for _, resource := range containers[i].AllocatedResourcesStatus {
+				for j := range resource.Resources {
+					if message := resource.Resources[j].Message; message != nil {
+						all = append(all, message)
+					}
+				}
+			}
+		}
+	}
+	for i := range status.VolumeHealth {
+		for j := range status.VolumeHealth[i].HealthConditions {
+			all = append(all, &status.VolumeHealth[i].HealthConditions[j].Message)
 		}
 	}
 	return all

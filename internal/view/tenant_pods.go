@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,12 +39,13 @@ func pinnedTo(pod *corev1.Pod) (string, bool) {
 	return tenancy.NodeSuperCluster(pod.Spec.NodeName)
 }
 
-// TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. Requests are renamed to the extended
-// resources of the Pod's namespace, of which each Pod takes one of the resource pods, spec.nodeName is the super
-// cluster, what the Pod demands of nodes and of other Pods is that of constrain, and what only a super cluster can
-// judge (ports, volumes other than claims) is left out. Of a Pod that demands more than is read, or has more labels
-// than go down, nothing is demanded, and few tolerations are kept; of one that names more resources than are read, no
-// containers are. It says so (nodegroups.AnnotationExcess). The object belongs to the caller and is changed.
+// TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. It has no containers: what the Pod
+// takes (slice.Taken) is its overhead, in the extended resources of its namespace, of which each Pod takes one of the
+// resource pods. spec.nodeName is the super cluster, what the Pod demands of nodes and of other Pods is that of
+// constrain, and what only a super cluster can judge (ports, volumes other than claims) is left out. Of a Pod that
+// demands more than is read, or has more labels than go down, nothing is demanded, and few tolerations are kept; one
+// that names more resources than are read takes none. It says so (nodegroups.AnnotationExcess). The object belongs to
+// the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -69,10 +69,10 @@ func TenantPod(object any) (any, error) {
 	if failed := failedchoice.Of(pod); len(failed) > 0 && pod.Spec.NodeName == "" {
 		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
 	}
+	taken := pod
 	excess := policy.ExcessOfResources(pod)
 	if excess != "" {
-		pod.Spec.InitContainers, pod.Spec.Containers, pod.Spec.Resources, pod.Spec.Overhead = nil, nil, nil, nil
-		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions}
+		taken = &corev1.Pod{}
 	}
 	projected := corev1.PodSpec{
 		NodeName:                      SuperCluster(pod.Spec.NodeName, annotations[schedulerv1alpha1.AnnotationSuperCluster]),
@@ -82,9 +82,7 @@ func TenantPod(object any) (any, error) {
 		PreemptionPolicy:              pod.Spec.PreemptionPolicy,
 		SchedulingGates:               pod.Spec.SchedulingGates,
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
-		Containers:                    renameContainers(pod.Spec.Containers, pod.Namespace),
-		InitContainers:                renameContainers(pod.Spec.InitContainers, pod.Namespace),
-		Overhead:                      overhead(pod),
+		Overhead:                      sliceResources(slice.Taken(taken, slice.Reading{Status: true, Pods: true}), pod.Namespace),
 	}
 	if annotations[AnnotationBoundNode] == "" {
 		projected.Volumes = claimsOf(&pod.Spec)
@@ -98,12 +96,11 @@ func TenantPod(object any) (any, error) {
 		constrain(&projected, &pod.Spec)
 	}
 	projected.Tolerations = append(slices.Clip(tolerations), providerToleration())
-	renameStatuses(pod.Status.ContainerStatuses, pod.Namespace)
-	renameStatuses(pod.Status.InitContainerStatuses, pod.Namespace)
-	if pod.Spec.Resources != nil {
-		spreadPodLevel(&projected, &pod.Status, rename(pod.Spec.Resources.Requests, pod.Namespace))
-	}
 	pod.Spec = projected
+	pod.Status = corev1.PodStatus{
+		Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, NominatedNodeName: pod.Status.NominatedNodeName,
+		StartTime: pod.Status.StartTime, QOSClass: pod.Status.QOSClass,
+	}
 	pod.Annotations = annotations
 	pod.ManagedFields = nil
 	return pod, nil
@@ -146,75 +143,6 @@ func SuperCluster(nodeName, annotation string) string {
 		return superCluster
 	}
 	return nodeName
-}
-
-func renameContainers(containers []corev1.Container, namespace string) []corev1.Container {
-	if len(containers) == 0 {
-		return nil
-	}
-	renamed := make([]corev1.Container, len(containers))
-	for i := range containers {
-		renamed[i] = corev1.Container{
-			Name:          containers[i].Name,
-			RestartPolicy: containers[i].RestartPolicy,
-			Resources:     corev1.ResourceRequirements{Requests: rename(containers[i].Resources.Requests, namespace)},
-		}
-	}
-	return renamed
-}
-
-// spreadPodLevel moves pod-level requests, which replace those of the containers and what is allocated to them, onto
-// the first container: kube-scheduler knows no pod-level requests for extended resources.
-func spreadPodLevel(spec *corev1.PodSpec, status *corev1.PodStatus, requests corev1.ResourceList) {
-	replaced := func(list corev1.ResourceList) {
-		maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool {
-			_, isReplaced := requests[name]
-			return isReplaced
-		})
-	}
-	for _, containers := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			replaced(containers[i].Resources.Requests)
-		}
-	}
-	for _, statuses := range [...][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for i := range statuses {
-			replaced(statuses[i].AllocatedResources)
-			if statuses[i].Resources != nil {
-				replaced(statuses[i].Resources.Requests)
-			}
-		}
-	}
-	if len(spec.Containers) == 0 || len(requests) == 0 {
-		return
-	}
-	if spec.Containers[0].Resources.Requests == nil {
-		spec.Containers[0].Resources.Requests = corev1.ResourceList{}
-	}
-	maps.Copy(spec.Containers[0].Resources.Requests, requests)
-}
-
-// overhead returns what a pod takes besides the requests of its containers: its own overhead, and what Dimensions say
-// that a pod takes without a request, one of the resource pods.
-func overhead(pod *corev1.Pod) corev1.ResourceList {
-	return sliceResources(slice.Of(pod.Spec.Overhead).Plus(slice.Taken(&corev1.Pod{}, slice.Reading{Pods: true})), pod.Namespace)
-}
-
-func renameStatuses(statuses []corev1.ContainerStatus, namespace string) {
-	for i := range statuses {
-		statuses[i].AllocatedResources = rename(statuses[i].AllocatedResources, namespace)
-		if resources := statuses[i].Resources; resources != nil {
-			statuses[i].Resources = &corev1.ResourceRequirements{Requests: rename(resources.Requests, namespace)}
-		}
-	}
-}
-
-// rename returns requests as the slice resources of a namespace, nil for none.
-func rename(requests corev1.ResourceList, namespace string) corev1.ResourceList {
-	if len(requests) == 0 {
-		return nil
-	}
-	return sliceResources(slice.Of(requests), namespace)
 }
 
 // sliceResources returns amounts as the slice resources of a namespace (slicepod.Resource).

@@ -104,6 +104,12 @@ func TestTenantPodCountsAsKubeSchedulerDoes(t *testing.T) {
 		if random.IntN(3) == 0 {
 			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "memory", "hugepages-2Mi").DeepCopy()}
 			maps.DeleteFunc(pod.Spec.Resources.Requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+			if resizes { // as kubelets of 1.36 write it; of other pods it is what their containers' statuses add up to
+				pod.Status.AllocatedResources, pod.Status.Resources = list("cpu", "memory"), &corev1.ResourceRequirements{Requests: list("cpu", "memory")}
+			}
+		}
+		if resizes && random.IntN(4) == 0 {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
 		}
 		want := slice.Taken(pod, slice.Reading{Status: true, Pods: true})
 		original := pod.DeepCopy()
@@ -133,7 +139,7 @@ func TestTenantPodLeavesOutWhatSuperClustersJudge(t *testing.T) {
 			Annotations: map[string]string{AnnotationBoundNode: "", schedulerv1alpha1.AnnotationSuperCluster: "r1"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "r1", NodeSelector: map[string]string{"disk": "ssd"}, SchedulerName: "s", Containers: []corev1.Container{{Name: "a"}},
+			NodeName: "r1", NodeSelector: map[string]string{"disk": "ssd"}, SchedulerName: "s",
 			Tolerations: []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator: corev1.TolerationOpExists}},
 			Overhead:    builders.Resources("pods.slice.tenancy.kubernetes.io/web", "1"),
 		},

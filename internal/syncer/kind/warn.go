@@ -92,6 +92,9 @@ const (
 	// ReasonPodCertificateLeftOut: a pod projects a certificate that a signer would issue (podCertificate). It is there
 	// without it, and without that file.
 	ReasonPodCertificateLeftOut = "PodCertificateLeftOut"
+	// ReasonFieldLeftOut: a pod is in a scheduling group or names responders to evictions (schedulingGroup,
+	// evictionResponders). It is there without them: they are objects of the tenant.
+	ReasonFieldLeftOut = "FieldLeftOut"
 	// ReasonReadinessSlowed: a pod of over 16 KiB is there with a longer periodSeconds of its readiness probes, up to
 	// 60: each time it becomes ready or not, its node writes all of it.
 	ReasonReadinessSlowed = "ReadinessSlowed"

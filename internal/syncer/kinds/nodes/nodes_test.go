@@ -37,8 +37,9 @@ func TestTenantNode(t *testing.T) {
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 		NodeInfo: corev1.NodeSystemInfo{
-			KubeletVersion: "v1.34.10", KernelVersion: "6.1", OSImage: "Debian", ContainerRuntimeVersion: "containerd://2", OperatingSystem: "linux", Architecture: "amd64",
+			KubeletVersion: "v1.37.2", KernelVersion: "6.1", OSImage: "Debian", ContainerRuntimeVersion: "containerd://2", OperatingSystem: "linux", Architecture: "amd64",
 		},
+		DeclaredFeatures: []string{"GuaranteedQoSPodCPUResize"},
 	}
 	superNode := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{

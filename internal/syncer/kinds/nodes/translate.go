@@ -58,6 +58,7 @@ func TenantNode(superNode, tenantNode *corev1.Node, superCluster string, agent k
 	tenantNode.Status.Addresses = addressesFor(agent, superNode)
 	tenantNode.Status.DaemonEndpoints.KubeletEndpoint.Port = agent.Port
 	tenantNode.Status.NodeInfo = shownInfo(&status.NodeInfo)
+	tenantNode.Status.DeclaredFeatures = status.DeclaredFeatures // API servers of 1.36 hold updates of pods against them
 }
 
 // nodeConditions are the conditions of nodes that Kubernetes has. Others are those of agents, which write about

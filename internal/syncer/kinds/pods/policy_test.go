@@ -248,6 +248,26 @@ func TestPodCertificateLeftOut(t *testing.T) {
 		"nobody signs certificates of tenants' pods; project a Secret that holds one")
 }
 
+// TestFieldLeftOut: a pod runs without what names objects that its tenant alone has, and says so.
+func TestFieldLeftOut(t *testing.T) {
+	t.Parallel()
+	p := kindtest.Governed(t, interceptor.Funcs{})
+	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
+		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")}
+		pod.Spec.EvictionResponders = []corev1.EvictionResponder{{Name: "example.com/r"}}
+	})
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
+	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
+	require.NoError(t, err)
+	superPod := &corev1.Pod{}
+	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, superPod))
+	require.Nil(t, superPod.Spec.SchedulingGroup)
+	require.Empty(t, superPod.Spec.EvictionResponders)
+	require.Contains(t, p.Told(), "Warning FieldLeftOut Super cluster r1: the pod is there without spec.schedulingGroup and spec.evictionResponders: what it names is in the tenant alone")
+}
+
 // TestForbiddenDebugContainer lets a tenant debug a pod that runs with a privileged container.
 func TestForbiddenDebugContainer(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -46,13 +47,14 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 const (
 	ofTolerations  = "tolerations"
 	ofCertificates = "certificates"
+	ofFields       = "fields"
 	ofReadiness    = "readiness"
 )
 
 // forgetWarnings clears all that was told of a pod.
 func (p *Pods) forgetWarnings(key engine.Key) {
 	p.env.Settle(key)
-	for _, of := range [...]string{ofTolerations, ofCertificates, ofReadiness} {
+	for _, of := range [...]string{ofTolerations, ofCertificates, ofFields, ofReadiness} {
 		p.env.Warnings.Clear(kind.Topic{Key: key, Of: of})
 	}
 }
@@ -72,6 +74,10 @@ func (p *Pods) tellLeftOut(pair *podPair) {
 	if path := podCertificate(&pair.tenantPod.Spec); path != "" {
 		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofCertificates}, pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without %s: nobody signs certificates of tenants' pods; project a Secret that holds one", p.env.ID, path))
+	}
+	if paths := ofTenantAlone(&pair.tenantPod.Spec); len(paths) > 0 {
+		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofFields}, pair.tenantPod, kind.ReasonFieldLeftOut, fmt.Sprintf(
+			"Super cluster %s: the pod is there without %s: what it names is in the tenant alone", p.env.ID, strings.Join(paths, " and ")))
 	}
 }
 
@@ -96,6 +102,17 @@ func podCertificate(spec *corev1.PodSpec) string {
 		}
 	}
 	return ""
+}
+
+// ofTenantAlone returns the paths of fields that name objects of the tenant which no super cluster has.
+func ofTenantAlone(spec *corev1.PodSpec) (paths []string) {
+	if spec.SchedulingGroup != nil {
+		paths = append(paths, "spec.schedulingGroup")
+	}
+	if len(spec.EvictionResponders) > 0 {
+		paths = append(paths, "spec.evictionResponders")
+	}
+	return paths
 }
 
 // namespaceReadiness returns whether pods of the pair's namespace may be created. assignment is Of or ConfirmPlaced

@@ -41,6 +41,9 @@ func TestEveryFieldOfPodStatusUp(t *testing.T) {
 		pod := kindtest.PodNamed("web", "tenant-uid", kindtest.PodWith("r1.n1", corev1.PodStatus{}))
 		superPod := kindtest.PodNamed("vc-web", "super-uid", kindtest.PodWith("n1", corev1.PodStatus{}))
 		kindtest.Fill(seed, &pod.Status)
+		if seed%2 == 0 {
+			pod.Spec.Resources = &corev1.ResourceRequirements{}
+		}
 		kindtest.Fill(-seed-1, &superPod.Status, "back-off of p_vc-web(super-uid)")
 		for _, status := range superPod.Status.InitContainerStatuses {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: status.Name})

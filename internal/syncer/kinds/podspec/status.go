@@ -41,7 +41,12 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string, now t
 	hideAdded(status, tenantPod, superPod)
 	hideZeros(status, tenantPod)
 	status.NominatedNodeName = ""
-	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus = nil, nil // they name claims of the super cluster
+	// They name claims of the super cluster.
+	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus, status.NodeAllocatableResourceClaimStatuses = nil, nil, nil
+	if tenantPod.Spec.Resources == nil {
+		// Kubelets add up what all containers have, those that the super cluster added as well.
+		status.AllocatedResources, status.Resources = nil, nil
+	}
 	status.ObservedGeneration = tenantPod.Status.ObservedGeneration
 	status.QOSClass = tenantPod.Status.QOSClass
 	gates, seen := gatesOf(tenantPod), sets.New[corev1.PodConditionType]()

@@ -60,6 +60,8 @@ func translatePodSpec(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	// The kubelet would write a host name with the super namespace into /etc/hosts, which the tenant's DNS does not
 	// resolve. The hostname in the tenant's EndpointSlices is what its DNS serves.
 	spec.Subdomain = ""
+	// Groups and what responds to evictions are objects of the tenant: a scheduler below would wait for the group.
+	spec.SchedulingGroup, spec.EvictionResponders = nil, nil
 	// Ephemeral containers cannot be created with a pod.
 	spec.EphemeralContainers = nil
 	rules.InForce().SetDefaults(spec)

@@ -37,7 +37,7 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 				source.ConfigMap.Name = kind.SuperConfigMap(source.ConfigMap.Name)
 			}
 			if source.ServiceAccountToken != nil {
-				source.Secret = tokenProjection(spec, secret, kind.TokenKey(i, j), source.ServiceAccountToken.Path)
+				source.Secret = tokenProjection(spec, secret, kind.TokenKey(i, j), source.ServiceAccountToken)
 				source.ServiceAccountToken = nil
 			}
 		}
@@ -48,8 +48,8 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 }
 
 // tokenProjection projects one key of the pod's Secret of tokens. With an fsGroup its mode is 0600, as that of a token.
-func tokenProjection(spec *corev1.PodSpec, secret, key, path string) *corev1.SecretProjection {
-	item := corev1.KeyToPath{Key: key, Path: path}
+func tokenProjection(spec *corev1.PodSpec, secret, key string, token *corev1.ServiceAccountTokenProjection) *corev1.SecretProjection {
+	item := corev1.KeyToPath{Key: key, Path: token.Path, User: token.User}
 	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
 		item.Mode = ptr.To[int32](0o600)
 	}
