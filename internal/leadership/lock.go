@@ -74,7 +74,10 @@ func (l *lock) write(
 ) error {
 	if record.HolderIdentity != l.Identity() {
 		l.fence.released() // before the write, by which another may be elected at once
-		return l.release(ctx, record, write)
+		if l.read && l.holder != l.Identity() {
+			return nil // it is another's by now
+		}
+		return write(ctx, record)
 	}
 	if l.fence.hasLed() {
 		return l.renew(ctx, record, write)
@@ -94,27 +97,6 @@ func (l *lock) write(
 	l.fence.renewed(started)
 	l.others.clear(ctx)
 	return nil
-}
-
-// release gives the Lease back, unless it is another's by now. A renewal that was on its way when the process was told
-// to end has no answer and may have come through: the Lease is read once more, or others would wait until it expires.
-func (l *lock) release(
-	ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error,
-) error {
-	if l.read && l.holder != l.Identity() {
-		return nil
-	}
-	err := write(ctx, record)
-	if !apierrors.IsConflict(err) {
-		return err
-	}
-	if _, _, err := l.Get(ctx); err != nil {
-		return err
-	}
-	if l.holder != l.Identity() {
-		return nil
-	}
-	return write(ctx, record)
 }
 
 // renew writes the Lease of a leader.

@@ -387,21 +387,6 @@ func TestALeaseThatIsAnothersIsNotReleased(t *testing.T) {
 	})
 }
 
-// TestRenewalWithoutAnAnswer: a leader that ends while a renewal is on its way gives the Lease back, though that was
-// written since.
-func TestRenewalWithoutAnAnswer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		stored, mine, _, record := locks(t)
-		require.NoError(t, mine.Create(t.Context(), record("me")))
-		_, err := (&client{stored: stored}).Update(t.Context(), stored.leases["program-shard-0-of-2"].DeepCopy(), metav1.UpdateOptions{})
-		require.NoError(t, err)
-		require.NoError(t, mine.Update(t.Context(), record("")))
-		require.Empty(t, ptr.Deref(stored.leases["program-shard-0-of-2"].Spec.HolderIdentity, ""))
-		require.False(t, mine.fence.isOpen())
-	})
-}
-
 // TestALeaseThatIsLeftBehind: that of a process of another number of shards which was lost is waited for once, and not
 // by each one that stands by.
 func TestALeaseThatIsLeftBehind(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 // ClusterVersionSpec holds the templates of the components of a tenant control plane.
 type ClusterVersionSpec struct {
-	// kubernetesVersion of the control plane, for example v1.34.10.
+	// kubernetesVersion of the control plane, for example v1.37.2.
 	// +required
 	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+\.[0-9]+$`
 	KubernetesVersion string `json:"kubernetesVersion"`

@@ -137,7 +137,7 @@ func (k *Kubelet) locate(path string, query url.Values) *url.URL {
 }
 
 // Forward implements Backend. The path holds the UID of the pod whose ownership was checked. The kubelet of Kubernetes
-// 1.34 compares it for attach alone; for the others it may serve a newer pod of that name until the informer sees it.
+// 1.37 compares it for attach alone; for the others it may serve a newer pod of that name until the informer sees it.
 // That one is the same tenant's: a super namespace has one owner.
 func (k *Kubelet) Forward(w http.ResponseWriter, r *http.Request, request route.Request, pod pods.Pod) {
 	k.forward(w, r, k.locate(request.KubeletPath(pod.Super.Namespace, string(pod.Super.UID)), request.KubeletQuery()), request, pod)

@@ -142,13 +142,13 @@ func TestShards(t *testing.T) {
 	leads := func(shard string) *process {
 		t.Helper()
 		p := w.startProcess(t, shard)
-		require.Eventually(t, func() bool { return p.output.has("successfully acquired lease") }, patience, tick, "the leader of %s", shard)
+		require.Eventually(t, func() bool { return p.output.has("Successfully acquired lease") }, patience, tick, "the leader of %s", shard)
 		return p
 	}
 	standsBy := func(shard string) *process {
 		t.Helper()
 		p := w.startProcess(t, shard)
-		require.Eventually(t, func() bool { return p.output.has("attempting to acquire leader lease") }, patience, tick, "one that stands by for %s", shard)
+		require.Eventually(t, func() bool { return p.output.has("Attempting to acquire leader lease") }, patience, tick, "one that stands by for %s", shard)
 		return p
 	}
 	processes := []*process{leads("0/2"), leads("1/2")}

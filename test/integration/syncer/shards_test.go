@@ -45,7 +45,7 @@ func TestShards(t *testing.T) {
 	s.synced(t, "first", 1)
 
 	standby := s.start(t, "2/2") // of the first shard: modulo 2
-	standby.says(t, "attempting to acquire leader lease")
+	standby.says(t, "Attempting to acquire leader lease")
 	leader := s.holder(t, "-shard-0-of-2")
 	require.NoError(t, first.Process.Kill())
 	killed := time.Now()
