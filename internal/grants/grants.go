@@ -122,7 +122,7 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if string(encoded) != string(held.objects) || now.Sub(held.written) >= checkPeriod {
 		for _, object := range objects {
-			if err := c.Client.Patch(ctx, object, client.Apply, client.FieldOwner("vc-scheduler"), client.ForceOwnership); err != nil {
+			if err := c.Client.Patch(ctx, object, client.Apply, client.FieldOwner("vc-scheduler"), client.ForceOwnership); err != nil { //nolint:staticcheck // Apply takes configurations, which are other types than those that are read
 				return reconcile.Result{}, fmt.Errorf("granting the kubeconfig: %w", err)
 			}
 		}

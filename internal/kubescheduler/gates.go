@@ -1,8 +1,11 @@
 package kubescheduler
 
 import (
+	"fmt"
+
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
 )
 
@@ -15,10 +18,31 @@ import (
 // Permit or has something to do in PreBind onto its status first: a second request for each, about a Node that the
 // tenant does not have.
 //
+// DRADeviceTaintRules is off: each scheduler would have a broadcaster of Events about pods with resource claims, which
+// are refused (policy.Devices).
+//
+// StorageCapacityScoring is off: VolumeBinding would score super clusters by volumes of the tenant, whose capacities say
+// nothing about room there.
+//
 // OpportunisticBatching is off: none of our plugins signs pods, so that it would decide nothing, and each profile of
 // each tenant would say so in the log.
 func init() {
-	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.SchedulerPopFromBackoffQ, false))
-	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.NominatedNodeNameForExpectation, false))
-	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.OpportunisticBatching, false))
+	for _, feature := range [...]featuregate.Feature{
+		features.SchedulerPopFromBackoffQ, features.NominatedNodeNameForExpectation, features.DRADeviceTaintRules, features.StorageCapacityScoring,
+		features.OpportunisticBatching,
+	} {
+		utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(feature, false))
+	}
+}
+
+// CheckFeatures returns an error where a feature is on, by flag or variable, with which tenants could do what nothing
+// bounds: PodGroups of kube-scheduler's own have informers of their own, and preemption for resizes queues pods that are
+// on nodes by conditions that tenants write. Programs call it when they begin.
+func CheckFeatures() error {
+	for _, feature := range [...]featuregate.Feature{features.GenericWorkload, features.InPlacePodVerticalScalingSchedulerPreemption} {
+		if utilfeature.DefaultFeatureGate.Enabled(feature) {
+			return fmt.Errorf("%s of kube-scheduler must be false (flag --feature-gates)", feature)
+		}
+	}
+	return nil
 }

@@ -136,8 +136,7 @@ func (i Instance) judging(schedule SchedulePod) SchedulePod {
 			}
 		}
 		if judged != pod.Pod {
-			info, _ := framework.NewPodInfo(judged) // kube-scheduler ignores terms that cannot be parsed, too
-			pod = &framework.QueuedPodInfo{PodInfo: info, QueueingParams: pod.QueueingParams}
+			pod = &framework.QueuedPodInfo{PodInfo: &framework.PodInfo{Pod: judged}, QueueingParams: pod.QueueingParams}
 		}
 		return schedule(ctx, profile, state, pod)
 	}

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/informers"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/featuregate"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -29,7 +31,16 @@ import (
 func TestFeatureGates(t *testing.T) {
 	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.SchedulerPopFromBackoffQ))
 	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.NominatedNodeNameForExpectation))
+	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.DRADeviceTaintRules))
+	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.StorageCapacityScoring))
 	require.False(t, utilfeature.DefaultFeatureGate.Enabled(features.OpportunisticBatching))
+	require.NoError(t, CheckFeatures())
+	for _, feature := range []featuregate.Feature{features.GenericWorkload, features.InPlacePodVerticalScalingSchedulerPreemption} {
+		t.Run(string(feature), func(t *testing.T) {
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, feature, true)
+			require.ErrorContains(t, CheckFeatures(), string(feature)+" of kube-scheduler must be false")
+		})
+	}
 }
 
 func TestBuildRefuses(t *testing.T) {

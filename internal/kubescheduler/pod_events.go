@@ -22,6 +22,8 @@ const ReasonInvalidPods = "InvalidPods"
 //
 //   - spec.nodeName of a UID never changes, nor is it taken off, once it is set. Here such a change is a deletion, then
 //     an addition.
+//   - spec.schedulerName never changes. Its queue looks the plugins of a Pod up by it, and asks whether it is there for
+//     a Pod when that is added alone. Here such a change is a deletion, then an addition.
 //   - Another UID under the same name is a deletion, then an addition. An informer that missed the deletion, while its
 //     watch was broken, reports an update.
 //   - A UID belongs to one Pod. A second Pod with it, and one without UID, is not passed on, and fail is called.
@@ -82,7 +84,7 @@ func (e *PodEvents) OnDelete(object any) {
 func (e *PodEvents) tell(pod *corev1.Pod, isInInitialList bool) {
 	name := cache.MetaObjectToName(pod)
 	before := e.told[name]
-	if before != nil && (before.UID != pod.UID || movesBetweenNodes(before, pod)) {
+	if before != nil && (before.UID != pod.UID || before.Spec.SchedulerName != pod.Spec.SchedulerName || movesBetweenNodes(before, pod)) {
 		e.forget(name)
 		before = nil
 	}

@@ -76,6 +76,10 @@ func TestPodEvents(t *testing.T) {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, "r2"))},
 			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a", "update p uid-a -> p uid-a r2"},
 		},
+		"another scheduler is a deletion and an addition": {
+			events: []event{add(podAs("p", a, "")), update(podAs("p", a, ""), builders.Pod("web", "p").UID(a).SchedulerName("x").Obj())},
+			want:   []string{"add p uid-a", "delete p uid-a", "add p uid-a"},
+		},
 		"another pod of that name is a deletion and an addition": {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", b, "r2"))},
 			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-b r2"},

@@ -16,10 +16,10 @@ import (
 // leaveUnread lets a scheduler find no objects of the kinds that kube-scheduler reads whatever its profiles are, and
 // that no view has: pods with resource claims are refused (policy.Devices), and CSI drivers run in super clusters. It
 // would wait until it has listed all of them, resource.k8s.io/v1 too, which an API server before Kubernetes 1.34 does
-// not serve, and keep five watches. Feature gate DynamicResourceAllocation cannot be off any more.
+// not serve, and keep four watches. Feature gate DynamicResourceAllocation cannot be off any more.
 func leaveUnread(factory informers.SharedInformerFactory) {
 	for _, object := range []runtime.Object{
-		&resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}, &resourcev1.DeviceTaintRule{}, &storagev1.CSINode{},
+		&resourcev1.ResourceClaim{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceClass{}, &storagev1.CSINode{},
 	} {
 		factory.InformerFor(object, Empty(object))
 	}

@@ -96,15 +96,20 @@ func (c *client) Create(_ context.Context, lease *coordinationv1.Lease, _ metav1
 	})
 }
 
-// Update implements coordinationclient.LeaseInterface.
-func (c *client) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+// Update implements coordinationclient.LeaseInterface. One whose context ends on its way comes through, without an
+// answer.
+func (c *client) Update(ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	<-time.After(c.delay)
-	return c.write(lease.Name, lease, func(known *coordinationv1.Lease) error {
+	updated, err := c.write(lease.Name, lease, func(known *coordinationv1.Lease) error {
 		if known == nil || known.ResourceVersion != lease.ResourceVersion {
 			return apierrors.NewConflict(resource, lease.Name, errors.New("it has changed"))
 		}
 		return nil
 	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return updated, err
 }
 
 // List implements coordinationclient.LeaseInterface.
@@ -384,6 +389,24 @@ func TestALeaseThatIsAnothersIsNotReleased(t *testing.T) {
 		require.NoError(t, mine.Update(t.Context(), record("")))
 		require.Equal(t, "successor", *stored.leases["program-shard-0-of-2"].Spec.HolderIdentity)
 		require.False(t, mine.fence.isOpen())
+	})
+}
+
+// TestRenewalWithoutAnAnswer: a leader that ends while a renewal is on its way gives the Lease back.
+func TestRenewalWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		b.delay = retry / 4
+		leader := b.start(0, 1)
+		b.pass(b.delay + b.delay/2) // it is created, and renewed at once
+		require.True(t, leader.works())
+		leader.stop()
+		require.Len(t, b.stored.leases, 1)
+		for _, lease := range b.stored.leases {
+			require.Empty(t, ptr.Deref(lease.Spec.HolderIdentity, ""))
+			require.Equal(t, "4", lease.ResourceVersion, "it was created, renewed in both ways of client-go, and given back")
+		}
 	})
 }
 

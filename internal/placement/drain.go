@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
@@ -22,7 +22,7 @@ func Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) (corev1
 	keepsAway := func(taint *corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 	}
-	return corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, tolerations, keepsAway, false)
+	return corev1helpers.FindMatchingUntoleratedTaint(logr.Logger{}, taints, tolerations, keepsAway, false)
 }
 
 // IsOperators reports whether a taint on a virtual Node is an operator's: neither Kubernetes' own controllers nor

@@ -296,7 +296,10 @@ func ExcessOfResources(pod *corev1.Pod) string {
 	if resources := pod.Spec.Resources; resources != nil {
 		add(resources.Requests, resources.Limits)
 	}
-	add(pod.Spec.Overhead)
+	if resources := pod.Status.Resources; resources != nil {
+		add(resources.Requests, resources.Limits)
+	}
+	add(pod.Spec.Overhead, pod.Status.AllocatedResources)
 	if len(named) > maxResources {
 		return fmt.Sprintf("it has %d resource names, more than %d different ones: at most %d are read", all, maxResources, maxResources)
 	}

@@ -204,7 +204,7 @@ func ordinaryPod() *corev1.Pod {
 	}
 	fields := `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:b":{},"f:c":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{` + strings.Repeat(`"f:terminationMessagePolicy":{},`, 40) + `"f:a":{}}}}}`
 	for _, manager := range []string{"kube-controller-manager", "kubelet"} {
-		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}})
+		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)})
 	}
 	return pod
 }

@@ -66,7 +66,7 @@ func webPod() *corev1.Pod {
 	}
 	pod.Spec.Overhead = builders.Resources("cpu", "12345678901234567890")
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, LastTransitionTime: metav1.Unix(1, 0)}}
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:a":{}}`)}}, {Manager: "n"}}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:a":{}}`)}, {Manager: "n"}}
 	return pod
 }
 

@@ -67,7 +67,7 @@ func (b *Bounds) Config(config *rest.Config) *rest.Config {
 // as anybody has that wrapper.
 func (b *Bounds) withHeaders(inner http.RoundTripper) http.RoundTripper {
 	base := inner
-	if wrapper, ok := inner.(utilnet.RoundTripperWrapper); ok {
+	for wrapper, ok := base.(utilnet.RoundTripperWrapper); ok; wrapper, ok = base.(utilnet.RoundTripperWrapper) {
 		base = wrapper.WrappedRoundTripper()
 	}
 	shared, ok := base.(*http.Transport)

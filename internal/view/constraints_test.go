@@ -102,6 +102,10 @@ func TestProjectionIsBounded(t *testing.T) { //nolint:paralleltest // It measure
 			pod.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{AllocatedResources: resourcesNamed(10_000)}}
 		}},
+		"resources of the status": {excess: "it has 20000 resource names", change: func(pod *corev1.Pod) {
+			pod.Status.AllocatedResources = resourcesNamed(10_000)
+			pod.Status.Resources = &corev1.ResourceRequirements{Requests: resourcesNamed(10_000)}
+		}},
 		"statuses of containers": {excess: "it has 15000 containers and 15000 statuses of them", change: func(pod *corev1.Pod) {
 			for i := range 15_000 {
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i)})

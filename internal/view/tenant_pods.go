@@ -44,7 +44,8 @@ func pinnedTo(pod *corev1.Pod) (string, bool) {
 // resource pods. spec.nodeName is the super cluster, what the Pod demands of nodes and of other Pods is that of
 // constrain, and what only a super cluster can judge (ports, volumes other than claims) is left out. Of a Pod that
 // demands more than is read, or has more labels than go down, nothing is demanded, and few tolerations are kept; one
-// that names more resources than are read takes none. It says so (nodegroups.AnnotationExcess). The object belongs to
+// that names more resources than are read takes
+// one of the resource pods alone. It says so (nodegroups.AnnotationExcess). The object belongs to
 // the caller and is changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the

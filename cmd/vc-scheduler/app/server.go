@@ -81,7 +81,7 @@ places the slices over the super clusters, and picks a super cluster for each te
 			if err := logsapi.ValidateAndApply(options.Logs, utilfeature.DefaultFeatureGate); err != nil {
 				return fmt.Errorf("logging flags: %w", err)
 			}
-			if err := tenantclient.CheckFeatures(); err != nil {
+			if err := errors.Join(tenantclient.CheckFeatures(), kubescheduler.CheckFeatures()); err != nil {
 				return fmt.Errorf("feature gates: %w", err)
 			}
 			ctrl.SetLogger(klog.Background())

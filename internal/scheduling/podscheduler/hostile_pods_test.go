@@ -169,6 +169,13 @@ func TestHostilePods(t *testing.T) {
 			s.said(added, hostilePod("r", "u", "ghost"))
 			s.said(modified, hostilePod("r", "u", "r1.n"))
 		},
+		"a pod gets another scheduler": func(_ *tenantControlPlane, s *hostileServer) {
+			s.said(added, hostilePod("p", "u", ""))
+			other := hostilePod("p", "u", "")
+			other.Spec.SchedulerName = "x"
+			s.said(modified, other)
+			s.said(deleted, other)
+		},
 		"pods without UID": func(_ *tenantControlPlane, s *hostileServer) {
 			s.said(added, hostilePod("p", "", "r1.n"))
 			s.said(added, hostilePod("q", "", ""))
@@ -276,6 +283,9 @@ func anyPod(who, what byte) *corev1.Pod {
 	}
 	if what&0x10 != 0 {
 		namedIn(pod, "r2")
+	}
+	if what&0x18 == 0x18 {
+		pod.Spec.SchedulerName = "x"
 	}
 	if what&0x20 != 0 {
 		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-5"), corev1.ResourceMemory: resource.MustParse("1e18")}

@@ -39,7 +39,7 @@ func projectVolumes(ctx context.Context, shared, factory informers.SharedInforme
 	projected(&storagev1.StorageClass{}, func(api kubernetes.Interface) cache.SharedIndexInformer {
 		return storageinformers.NewFilteredStorageClassInformer(api, 0, cache.Indexers{}, tenantclient.Paged)
 	}, view.TenantStorageClass)
-	for _, object := range []runtime.Object{&storagev1.CSINode{}, &storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}} {
+	for _, object := range []runtime.Object{&storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}} {
 		shared.InformerFor(object, kubescheduler.Empty(object))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
+	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/builders/kindtest"
 )
 
@@ -42,7 +43,7 @@ func TestEveryFieldOfPodStatusUp(t *testing.T) {
 		superPod := kindtest.PodNamed("vc-web", "super-uid", kindtest.PodWith("n1", corev1.PodStatus{}))
 		kindtest.Fill(seed, &pod.Status)
 		if seed%2 == 0 {
-			pod.Spec.Resources = &corev1.ResourceRequirements{}
+			pod.Spec.Resources = &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "1")}
 		}
 		kindtest.Fill(-seed-1, &superPod.Status, "back-off of p_vc-web(super-uid)")
 		for _, status := range superPod.Status.InitContainerStatuses {

@@ -54,6 +54,26 @@ func hideZeros(status *corev1.PodStatus, tenantPod *corev1.Pod) {
 	hide(status.ContainerStatuses, tenantPod.Spec.Containers)
 }
 
+// hidePodLevel removes from a status what a pod has as a whole, but for what its pod-level resources name: of all else
+// kubelets add up what the containers have, those that the super cluster added as well.
+func hidePodLevel(status *corev1.PodStatus, tenantPod *corev1.Pod) {
+	if !resourcehelper.IsPodLevelResourcesSet(tenantPod) {
+		status.AllocatedResources, status.Resources = nil, nil
+		return
+	}
+	hide := func(list, named corev1.ResourceList) {
+		maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool {
+			_, isNamed := named[name]
+			return !isNamed
+		})
+	}
+	hide(status.AllocatedResources, tenantPod.Spec.Resources.Requests)
+	if status.Resources != nil {
+		hide(status.Resources.Requests, tenantPod.Spec.Resources.Requests)
+		hide(status.Resources.Limits, tenantPod.Spec.Resources.Limits)
+	}
+}
+
 // withoutZeros removes the zeros that are not among requested from list, which it changes. It returns nil if nothing is
 // left.
 func withoutZeros(list, requested corev1.ResourceList) corev1.ResourceList {

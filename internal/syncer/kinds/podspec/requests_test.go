@@ -100,3 +100,36 @@ func TestHideZeros(t *testing.T) {
 	}
 	require.Empty(t, cmp.Diff(want, *status))
 }
+
+// TestHidePodLevel: what a kubelet reports of a pod as a whole goes up as far as its pod-level resources name it.
+func TestHidePodLevel(t *testing.T) {
+	t.Parallel()
+	reported := corev1.PodStatus{
+		AllocatedResources: builders.Resources("cpu", "3", "memory", "1Gi"),
+		Resources:          &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "3", "memory", "1Gi"), Limits: builders.Resources("cpu", "4", "memory", "2Gi")},
+	}
+	for name, tc := range map[string]struct {
+		resources *corev1.ResourceRequirements
+		want      corev1.PodStatus
+	}{
+		"none":     {},
+		"no names": {resources: &corev1.ResourceRequirements{}},
+		"cpu alone": {
+			resources: &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "1"), Limits: builders.Resources("cpu", "1")},
+			want: corev1.PodStatus{
+				AllocatedResources: builders.Resources("cpu", "3"),
+				Resources:          &corev1.ResourceRequirements{Requests: builders.Resources("cpu", "3"), Limits: builders.Resources("cpu", "4")},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tenantPod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "r1.node-1", Resources: tc.resources}}
+			superPod := tenantPod.DeepCopy()
+			superPod.Status = *reported.DeepCopy()
+			status, ok := TenantPodStatus(tenantPod, superPod, "r1", time.Unix(300, 0))
+			require.True(t, ok)
+			require.Empty(t, cmp.Diff(tc.want, *status))
+		})
+	}
+}

@@ -43,10 +43,7 @@ func TenantPodStatus(tenantPod, superPod *corev1.Pod, superCluster string, now t
 	status.NominatedNodeName = ""
 	// They name claims of the super cluster.
 	status.ResourceClaimStatuses, status.ExtendedResourceClaimStatus, status.NodeAllocatableResourceClaimStatuses = nil, nil, nil
-	if tenantPod.Spec.Resources == nil {
-		// Kubelets add up what all containers have, those that the super cluster added as well.
-		status.AllocatedResources, status.Resources = nil, nil
-	}
+	hidePodLevel(status, tenantPod)
 	status.ObservedGeneration = tenantPod.Status.ObservedGeneration
 	status.QOSClass = tenantPod.Status.QOSClass
 	gates, seen := gatesOf(tenantPod), sets.New[corev1.PodConditionType]()
