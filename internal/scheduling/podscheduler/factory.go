@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/informers/policy"
 	"k8s.io/client-go/informers/resource"
+	"k8s.io/client-go/informers/scheduling"
 	"k8s.io/client-go/informers/storage"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -240,6 +241,11 @@ func (f *boundedFactory) Policy() policy.Interface {
 // Resource implements informers.SharedInformerFactory.
 func (f *boundedFactory) Resource() resource.Interface {
 	return resource.New(f, metav1.NamespaceAll, tenantclient.Paged)
+}
+
+// Scheduling implements informers.SharedInformerFactory. Plugin PreemptionToleration reads PriorityClasses.
+func (f *boundedFactory) Scheduling() scheduling.Interface {
+	return scheduling.New(f, metav1.NamespaceAll, tenantclient.Paged)
 }
 
 // Storage implements informers.SharedInformerFactory.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
@@ -16,18 +18,21 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// TestBudgetIsGivenBack connects twice with one budget: the second connection begins with all of it.
+// TestBudgetIsGivenBack connects twice with one budget: the second connection begins with all of it. All that is read
+// counts, whatever its API group.
 func TestBudgetIsGivenBack(t *testing.T) {
 	t.Parallel()
 	bounds := tenantclient.New(&policy.Ref{})
-	api := builders.Clientset(builders.Pod("web", "a").Obj(), builders.Pod("web", "b").Obj(), builders.Namespace("web"))
+	api := builders.Clientset(builders.Pod("web", "a").Obj(), builders.Pod("web", "b").Obj(), builders.Namespace("web"),
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "low"}})
 	for range 2 {
 		stop := make(chan struct{})
 		factory := NewInformers(t.Context(), api, view.NewNodeSource(), NewChoices(), bounds, func(err error) { t.Error(err) })
 		factory.Core().V1().Namespaces().Informer()
+		factory.Scheduling().V1().PriorityClasses().Informer()
 		factory.Start(stop)
 		factory.WaitForCacheSync(stop)
-		require.Eventually(t, func() bool { objects, _ := bounds.Kept(); return objects == 3 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { objects, _ := bounds.Kept(); return objects == 4 }, patience, time.Millisecond)
 		close(stop)
 		factory.Shutdown()
 		objects, bytes := bounds.Kept()
