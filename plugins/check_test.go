@@ -136,6 +136,14 @@ func TestCheckArgs(t *testing.T) {
 		"gangs for ever":      {plugin: "Coscheduling", args: "{permitWaitingTimeSeconds: 601}", wantErr: "args.permitWaitingTimeSeconds: Invalid value: 601: must be between 1 and 600"},
 		"a backoff of gangs":  {plugin: "Coscheduling", args: "{podGroupBackoffSeconds: 5}", wantErr: "args.podGroupBackoffSeconds: Invalid value: 5: must be 0"},
 		"a percentage":        {plugin: "Coscheduling", args: "{podGroupRejectPercentage: 50}", wantErr: "args.podGroupRejectPercentage: Invalid value: 50: must be left out"},
+		"sizes":               {plugin: "NodeResourcesAllocatable", args: "{mode: Most, resources: [{name: cpu, weight: 1048576}, {name: nvidia.com/gpu, weight: 1}]}"},
+		"sizes by default":    {plugin: "NodeResourcesAllocatable", args: "{}"},
+		"no mode":             {plugin: "NodeResourcesAllocatable", args: "{mode: Half}", wantErr: `plugin NodeResourcesAllocatable: args.mode: Unsupported value: "Half": supported values: "Least", "Most"`},
+		"a weight below zero": {plugin: "NodeResourcesAllocatable", args: "{resources: [{name: cpu, weight: -1}]}", wantErr: "args.resources[0].weight: Invalid value: -1: must be at least 1"},
+		"candidates":          {plugin: "PreemptionToleration", args: "{minCandidateNodesPercentage: 100, minCandidateNodesAbsolute: 1}"},
+		"too many candidates": {plugin: "PreemptionToleration", args: "{minCandidateNodesPercentage: 101}", wantErr: "plugin PreemptionToleration: args.minCandidateNodesPercentage: Invalid value: 101: not in valid range"},
+		"no candidates":       {plugin: "PreemptionToleration", args: "{minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}", wantErr: "args.minCandidateNodesAbsolute: Invalid value: 0: cannot be zero"},
+		"of another plugin":   {plugin: "PodState", args: "{mode: Most}", wantErr: "plugin PodState takes no args"},
 		"for one without any": {plugin: "NodeGroups", args: "{x: 1}", wantErr: "plugin NodeGroups takes no args"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,6 @@
-// Package plugins lists the scheduler plugins that profiles of Superpool can enable, which are our own, and those of
-// scheduler-plugins that they cannot, with the reason. docs/reference/plugins.md is made of the list.
+// Package plugins lists the scheduler plugins that profiles of Superpool can enable, our own and those in place of
+// scheduler-plugins', and those of scheduler-plugins that they cannot, with the reason. docs/reference/plugins.md is
+// made of the list.
 package plugins
 
 import (
@@ -10,12 +11,14 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // the args of scheduler-plugins decode in profiles
 
 	_ "github.com/superpool/superpool/apis/config/scheme" // so do those of our own
 	"github.com/superpool/superpool/apis/config/validation"
 	"github.com/superpool/superpool/plugins/choicebackoff"
 	"github.com/superpool/superpool/plugins/coscheduling"
+	"github.com/superpool/superpool/plugins/library"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/plugins/namespaceplacement"
 	"github.com/superpool/superpool/plugins/namespaceroom"
@@ -70,14 +73,15 @@ type Entry struct {
 	InPlaceOf string
 	// Validate returns what is wrong with args of a profile, which it must not change. Nil: it takes none.
 	Validate func(path *field.Path, args apiruntime.Object) field.ErrorList
-	// Doc is what docs/reference/plugins.md adds about a plugin, whose package comment is there already.
+	// Doc says what docs/reference/plugins.md has about a plugin in place of one of scheduler-plugins, or adds about
+	// one of ours, whose package comment is there already.
 	Doc string
 	// WhyNot says why it is not registered.
 	WhyNot string
 }
 
-// Entries returns all plugins: ours, which are registered, and those of scheduler-plugins, which are not. State that
-// plugins share is made here, so two schedulers need two lists.
+// Entries returns all plugins: ours, those in place of scheduler-plugins', and those of scheduler-plugins that are not
+// registered. State that plugins share is made here, so two schedulers need two lists.
 //
 // A plugin is registered when a test builds it and schedules with it, in a real scheduler over a view. It must live
 // with one scheduler per tenant in one process that engages and disengages tenants all day: no package variables, no
@@ -109,6 +113,21 @@ func Entries(options Options) []Entry {
 		{Name: slicespread.Name, Schedulers: ofNamespaces, Factory: slicespread.New(gangs)},
 		{Name: superclusterbinder.Name, Schedulers: ofPods, Factory: superclusterbinder.New(options.Choices, podGangs.Holds), Validate: validating(validation.ValidateSuperClusterBinderArgs)},
 		{Name: volumehome.Name, Schedulers: ofPods, Factory: volumehome.New(volumehome.NewState())},
+
+		{
+			Name: library.AllocatableName, Schedulers: ofNamespaces, Factory: library.NewAllocatable, Validate: validating(library.ValidateAllocatable),
+			Doc: "Scores by allocatable cpu and memory. In the pod view these are resources of namespaces: it scores nothing there.",
+		},
+		{Name: library.PodStateName, Schedulers: ofPods, Factory: library.NewPodState, Doc: "Scores by pods that are terminating or nominated."},
+		{
+			Name: library.PreemptionTolerationName, Schedulers: ofPods, Factory: library.NewPreemptionToleration(clock.RealClock{}),
+			InPlaceOf: "DefaultPreemption", Validate: validating(library.ValidatePreemptionToleration),
+			Doc: "Spares pods whose PriorityClass tolerates preemption. Slices are not preempted.",
+		},
+		{
+			Name: library.QOSSortName, Schedulers: ofPods, Factory: library.NewQOSSort, InPlaceOf: "PrioritySort",
+			Doc: "Orders by priority and the QoS class in the pod's status. NamespaceGang has an order of its own.",
+		},
 	}, notRegistered()...)
 }
 
@@ -120,7 +139,6 @@ func notRegistered() []Entry {
 			"goroutine with each scheduler that no context ends, so each tenant that is engaged again leaks one"
 		apps = "it asks the tenant's API server for AppGroups and NetworkTopologies inside scheduling cycles, where a list that fails " +
 			"holds up every other pod"
-		release = "no release of it that can be downloaded compiles with this version of Kubernetes"
 	)
 	return []Entry{
 		{Name: "CapacityScheduling", WhyNot: "it lists ElasticQuotas in New, so a tenant without the CRD gets no scheduler at all, and it counts cpu " +
@@ -134,10 +152,6 @@ func notRegistered() []Entry {
 		{Name: "TargetLoadPacking", WhyNot: loads + "; its New writes package variables, a race of all tenants' schedulers"},
 		{Name: "CrossNodePreemption", WhyNot: "scheduler-plugins calls it a sample and builds it into no scheduler; it tries all sets of victims of all Nodes in one cycle"},
 		{Name: "NodeResourceTopologyMatch", WhyNot: "it judges the NUMA zones of single nodes, and a Node of either view is a whole super cluster"},
-		{Name: "NodeResourcesAllocatable", WhyNot: release},
-		{Name: "PodState", WhyNot: release},
-		{Name: "PreemptionToleration", WhyNot: release},
-		{Name: "QOSSort", WhyNot: release},
 	}
 }
 

@@ -35,11 +35,7 @@ func TestCheck(t *testing.T) {
 		wantErr []string
 	}{
 		{name: "none"},
-		{name: "our own and kube-scheduler's", plugins: multiPoint("NodeShape", "TaintToleration", "PrioritySort")},
-		{
-			name: "one that does not compile", plugins: multiPoint("QOSSort"),
-			wantErr: []string{`profile "p" enables plugin "QOSSort", which is not registered: no release of it that can be downloaded`},
-		},
+		{name: "our own, kube-scheduler's and those in place of scheduler-plugins'", plugins: multiPoint("NodeShape", "TaintToleration", "QOSSort")},
 		{
 			name: "one that is left out", plugins: multiPoint("NetworkOverhead"),
 			wantErr: []string{`profile "p" enables plugin "NetworkOverhead", which is not registered: it asks the tenant's API server`},

@@ -8,8 +8,12 @@ import (
 	"github.com/superpool/superpool/plugins"
 )
 
-// pluginsPage lists the plugins of plugins.Entries: ours with the first sentence of their packages' comments, those of
-// scheduler-plugins, and those that are not registered with the reason.
+// library comes before the list of plugins of plugins/library.
+const library = "Built here ([plugins/library](../../plugins/library/README.md)), with names and args of scheduler-plugins: no release of\n" +
+	"it that can be downloaded has plugins that compile with this version of Kubernetes."
+
+// pluginsPage lists the plugins of plugins.Entries: ours with the first sentence of their packages' comments, those in
+// place of scheduler-plugins', and those that are not registered with the reason.
 func pluginsPage(code *source) (string, error) {
 	var ours, theirs, left [][]string
 	for _, entry := range plugins.Entries(plugins.Options{}) {
@@ -36,11 +40,9 @@ func pluginsPage(code *source) (string, error) {
 		}
 	}
 	columns := []string{"plugin", "scheduler of", "what it does"}
-	page := notice + "# Plugins\n\n" + table(columns, ours)
-	if len(theirs) > 0 {
-		page += "\n## From scheduler-plugins\n\n" + table(columns, theirs)
-	}
-	return page + "\n## Not registered\n\n" + table([]string{"plugin", "why not"}, left), nil
+	return notice + "# Plugins\n\n" + table(columns, ours) +
+		"\n## In place of scheduler-plugins'\n\n" + library + "\n\n" + table(columns, theirs) +
+		"\n## Not registered\n\n" + table([]string{"plugin", "why not"}, left), nil
 }
 
 // packageSynopsis returns the first sentence of the comment of the package in a folder, without "Package name", and

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -28,6 +29,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/view"
 	"github.com/superpool/superpool/plugins"
+	"github.com/superpool/superpool/plugins/library"
 	"github.com/superpool/superpool/plugins/namespacegang"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -62,7 +64,7 @@ func TestRegisteredPlugins(t *testing.T) {
 
 // TestSchedulersEndWithTheirContext builds schedulers as tenants come and go. What a plugin leaves running adds up.
 func TestSchedulersEndWithTheirContext(t *testing.T) {
-	cfg := profileWith(t, plugins.Pods, "Coscheduling")
+	cfg := profileWith(t, plugins.Pods, "PodState", "PreemptionToleration", "QOSSort")
 	run := func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := startScheduler(ctx, t, cfg, plugins.Options{}, fake.NewClientset(), podInformers)
@@ -270,4 +272,39 @@ func placePods(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
 	}, patience, 5*time.Millisecond, "a pod that does not fit is refused")
 	create("urgent", 10)
 	require.Eventually(t, func() bool { return superCluster("urgent") != "" }, patience, 5*time.Millisecond, "a pod of lower priority makes way")
+}
+
+// TestPreemptionToleration: a pod whose PriorityClass tolerates preemption is spared for one that does not, as long as
+// the priority of who preempts is below the minimum of the class.
+func TestPreemptionToleration(t *testing.T) {
+	api := fake.NewClientset(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "steady", Annotations: map[string]string{
+		library.AnnotationMinimumPreemptablePriority: "100", library.AnnotationTolerationSeconds: "-1",
+	}}})
+	startForTest(t, profileWith(t, plugins.Pods, "PreemptionToleration"), plugins.Options{}, api, podInformers)
+	pods := api.CoreV1().Pods("web")
+	place := func(name, class string, priority int32) {
+		pod := builders.Pod("web", name, "cpu", "1").UID(name).SchedulerName(corev1.DefaultSchedulerName).Priority(priority).Obj()
+		pod.Spec.PriorityClassName = class
+		_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+			require.NoError(t, err)
+			return pod.Annotations[schedulerv1alpha1.AnnotationSuperCluster] != ""
+		}, patience, 5*time.Millisecond, "%s is placed", name)
+	}
+	left := func() (names []string) {
+		list, err := pods.List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names
+	}
+	place("spared", "steady", 0)
+	place("other", "", 1)
+	place("urgent", "", 10)
+	require.ElementsMatch(t, []string{"spared", "urgent"}, left(), "the one that tolerates it has the lower priority")
+	place("critical", "", 100)
+	require.ElementsMatch(t, []string{"critical", "urgent"}, left())
 }
