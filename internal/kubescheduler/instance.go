@@ -30,7 +30,7 @@ type Instance struct {
 	// Client is what kube-scheduler and its plugins read and write with.
 	Client kubernetes.Interface
 	// KubeConfig leads to the API server of Client, for plugins that build clients of their own from
-	// fwk.Handle.KubeConfig. Several of scheduler-plugins do, and panic where there is none.
+	// fwk.Handle.KubeConfig, and may panic where there is none.
 	KubeConfig *rest.Config
 	// Informers serve the view: their informers of Pods and Nodes are the view's own. They are not started yet.
 	Informers informers.SharedInformerFactory

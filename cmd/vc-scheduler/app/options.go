@@ -71,7 +71,7 @@ type Options struct {
 type Option func(registry frameworkruntime.Registry) error
 
 // WithPlugin makes a plugin known by its name, so that profiles of pods (--pod-scheduler-config) can enable it. Plugins
-// of kube-scheduler, of scheduler-plugins and of the pool keep their names. The factory is called for each profile of
+// of kube-scheduler and of the pool keep their names. The factory is called for each profile of
 // each tenant; docs/developing/add-a-plugin.md says what that asks of it.
 func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
 	return func(registry frameworkruntime.Registry) error {
