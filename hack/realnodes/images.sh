@@ -84,7 +84,7 @@ E2E=registry.k8s.io/e2e-test-images
 sources=$kubernetes/test/images
 pack pause "$(expected registry.k8s.io pause)" -entrypoint /pause -user 65535:65535 -- "$BIN/pause=/pause"
 agnhost=("$BIN/agnhost=/agnhost" "agnhost=>/agnhost-2" "$sources/agnhost/porter/localhost.crt=/localhost.crt" "$sources/agnhost/porter/localhost.key=/localhost.key")
-pack agnhost "$(expected $E2E agnhost jessie-dnsutils)" -entrypoint /agnhost -cmd pause -- "${agnhost[@]}" "$BIN/coredns=/coredns" ${full[@]+"${full[@]}"}
+pack agnhost "$(expected $E2E agnhost glibc-dns-testing)" -entrypoint /agnhost -cmd pause -- "${agnhost[@]}" "$BIN/coredns=/coredns" ${full[@]+"${full[@]}"}
 pack nautilus "$(expected $E2E nautilus)" -entrypoint /agnhost -cmd test-webserver -- "${agnhost[@]}" \
   "$sources/nautilus/html/data.json=/data.json" "$sources/nautilus/html/nautilus.jpg=/nautilus.jpg"
 pack nonewprivs "$(expected $E2E nonewprivs)" -cmd nnp -- "$BIN/nonewprivs=/usr/local/bin/nnp"
@@ -93,9 +93,9 @@ pack regression-issue-74839 "$(expected $E2E regression-issue-74839)" -entrypoin
 if ((${#shell[@]} > 0)); then
   # In distroless-iptables tests read the connections of a node, which takes a shell.
   pack busybox "$(expected $E2E busybox),$(expected registry.k8s.io/build-image distroless-iptables)" -cmd sh -- "${full[@]}"
-  # BusyBox's web server in place of httpd and nginx: the tests fetch a page and remove it.
-  pack webserver "$(expected $E2E httpd nginx)" -directory /usr/local/apache2/htdocs -cmd webserver -- "${shell[@]}" "$HERE/webserver.sh=/bin/webserver" \
-    "$sources/httpd/index.html=/usr/local/apache2/htdocs/index.html"
+  # BusyBox's web server in place of nginx: the tests ask for a page, whatever it says.
+  pack webserver "$(expected $E2E nginx)" -directory /usr/share/nginx/html -cmd webserver -- "${shell[@]}" "$HERE/webserver.sh=/bin/webserver" \
+    "$sources/nautilus/html/data.json=/usr/share/nginx/html/index.html"
   pack nonroot "$(expected $E2E nonroot)" -user 1234 -- "${shell[@]}"
 fi
 # The API server that the tests of the aggregator run in a tenant, with its etcd.
