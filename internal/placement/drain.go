@@ -28,7 +28,7 @@ func Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) (corev1
 // IsOperators reports whether a taint on a virtual Node is an operator's: neither Kubernetes' own controllers nor
 // vc-scheduler set it.
 func IsOperators(taint corev1.Taint) bool {
-	return taint.Key != schedulerv1alpha1.TaintProvider &&
+	return taint.Key != schedulerv1alpha1.TaintProvider && taint.Key != schedulerv1alpha1.TaintVersionSkew &&
 		!slices.ContainsFunc(systemTaints, func(prefix string) bool { return strings.HasPrefix(taint.Key, prefix) })
 }
 

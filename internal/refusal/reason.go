@@ -222,6 +222,8 @@ func tainted(node *corev1.Node, tolerations []corev1.Toleration) (reason, bool) 
 		return same("not ready"), true
 	case corev1.TaintNodeOutOfService:
 		return same("out of service"), true
+	case schedulerv1alpha1.TaintVersionSkew:
+		return reason{one: "has a version of Kubernetes that the pool does not work with", many: "have versions of Kubernetes that the pool does not work with"}, true
 	}
 	switch {
 	case placement.Drains(taint):

@@ -355,6 +355,7 @@ func TestASuperClusterOfOthers(t *testing.T) {
 		details string
 	}{
 		"cordoned": {only(rejected("NodeUnschedulable", unschedulable)), cordon, "cordoned"},
+		"skewed":   {only(rejected(taintName, untolerated)), taint(schedulerv1alpha1.TaintVersionSkew, corev1.TaintEffectNoSchedule), "has a version of Kubernetes that the pool does not work with"},
 		"tainted":  {only(rejected(taintName, untolerated)), taint("maintenance", corev1.TaintEffectNoSchedule), "tainted by the operator (maintenance)"},
 		"labels":   {only(rejected("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")), nil, "not for this tenant"},
 		"full":     {only(rejected(fitName, "Insufficient cpu")), nil, "has too little free: 100m cpu wanted, 0 of 1 free"},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -39,7 +40,7 @@ const (
 
 // connection is the engage.Work of one super cluster. Connect reads the super cluster's id and makes the Cluster its
 // owner; Serve runs informers and publishes the virtual Node; Probe reads the id again, which is what renews the Node's
-// Lease.
+// Lease. Both read the version of Kubernetes.
 type connection struct {
 	controller *Controller
 	cluster    types.NamespacedName
@@ -56,9 +57,11 @@ type connection struct {
 	silent     time.Time           // when a Probe last found that it does not answer; of its goroutine
 	publishes  atomic.Bool         // whether Serve has read the super cluster, and publishes what it finds
 
-	mu       sync.Mutex
-	id       string // owned by the Cluster, "" for none
-	declared declared
+	mu          sync.Mutex
+	id          string // owned by the Cluster, "" for none
+	declared    declared
+	version     skew.Version // of Kubernetes, as it said last
+	unversioned error        // why version is not known, nil if it is
 }
 
 func (c *Controller) connect(cluster types.NamespacedName, config *rest.Config, said declared) *connection {
@@ -155,8 +158,27 @@ func (c *connection) connect(ctx context.Context) error {
 	c.versions.Begin()
 	_ = c.versions.Observe(version) // the first one goes back behind nothing
 	c.setID(id)
+	c.readVersion(ctx)
 	c.answers.Answered(asked)
 	return nil
+}
+
+// readVersion asks for the version of Kubernetes, which changes while the super cluster is served. One that it said
+// stays known while it does not answer.
+func (c *connection) readVersion(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var version skew.Version
+	said, err := c.client.Discovery().ServerVersionWithContext(ctx)
+	answered := err == nil
+	if answered {
+		version, err = skew.Parse(said.GitVersion)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if answered || c.version == (skew.Version{}) {
+		c.version, c.unversioned = version, err
+	}
 }
 
 // Probe implements engage.Work: it asks twice before a super cluster counts as unreachable, or as one that refuses, and
@@ -240,6 +262,7 @@ func (c *connection) identify(ctx context.Context) error {
 	} else if err != nil { // the meta cluster does not answer, which says nothing about the super cluster
 		klog.FromContext(ctx).V(2).Info("Could not read whose control plane the super cluster is", "superCluster", id, "err", err)
 	}
+	c.readVersion(ctx)
 	return restored(c.versions.Observe(version))
 }
 
@@ -347,9 +370,12 @@ func (c *connection) publish(ctx context.Context, ledger *usage.Ledger, id strin
 // desiredNode returns what the virtual Node has to be. failed is why it is not Ready, the zero Reason when it is.
 func (c *connection) desiredNode(ledger *usage.Ledger, id string, failed tenancy.Reason) *desiredNode {
 	c.mu.Lock()
-	said := c.declared
+	said, version, unversioned := c.declared, c.version, c.unversioned
 	c.mu.Unlock()
-	d := &desiredNode{id: id, uid: c.uid, cluster: c.cluster, capacity: said.of(ledger.Capacity()), declared: said, ready: metav1.ConditionTrue}
+	d := &desiredNode{
+		id: id, uid: c.uid, cluster: c.cluster, capacity: said.of(ledger.Capacity()), declared: said, version: version, unversioned: unversioned,
+		ready: metav1.ConditionTrue,
+	}
 	d.reason, d.message = readyMessage(&d.capacity)
 	if failed != (tenancy.Reason{}) {
 		d.ready, d.reason, d.message = metav1.ConditionUnknown, failed.Reason, failed.Message

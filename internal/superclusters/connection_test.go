@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,6 +33,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/superclusters/usage"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
@@ -127,6 +132,67 @@ func TestDeadServer(t *testing.T) {
 		require.Equal(t, corev1.ConditionTrue, ready())
 		require.Empty(t, current())
 		require.LessOrEqual(t, time.Since(renewed()), probePeriod)
+	})
+}
+
+// TestVersion: the virtual Node says which version of Kubernetes the super cluster has, as it is upgraded. One that
+// Superpool does not work with gets nothing new.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inMeta := builders.Client(scheme.Scheme).WithStatusSubresource(&corev1.Node{}).Build()
+		controller := &Controller{Client: inMeta}
+		controller.setDefaults()
+		inSuper := builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
+		var says atomic.Value
+		inSuper.PrependReactor("get", "version", func(clienttesting.Action) (bool, runtime.Object, error) {
+			inSuper.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: says.Load().(string)}
+			return says.Load() == "", nil, errors.New("it is forbidden")
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		defer func() {
+			cancel()
+			require.ErrorIs(t, <-ended, context.Canceled)
+		}()
+		conn := controller.connect(types.NamespacedName{Namespace: "default", Name: "first"}, &rest.Config{Host: "https://r1"}, declared{})
+		conn.client = inSuper
+		outside := func(text string) string {
+			parsed, err := skew.Parse(text)
+			require.NoError(t, err)
+			return fmt.Sprintf("True %s %s. Nothing new is sent there, and what runs there goes on", parsed.Outside().Reason, parsed.Outside().Message)
+		}
+		for i, tc := range []struct{ says, want, wantCondition string }{
+			{says: "", wantCondition: "Unknown VersionUnknown The version of the API server is not known: it is forbidden"},
+			{says: "1.x", wantCondition: `Unknown VersionUnknown The version of the API server is not known: it says version "1.x", which is none of Kubernetes 1`},
+			{says: "v1.32.1", want: "v1.32.1", wantCondition: outside("v1.32.1")},
+			{says: "", want: "v1.32.1", wantCondition: outside("v1.32.1")},
+			{says: fmt.Sprintf("v1.%d.0", skew.Ours()), want: fmt.Sprintf("v1.%d.0", skew.Ours())},
+			{says: "v1.99.0", want: "v1.99.0", wantCondition: outside("v1.99.0")},
+			{says: "none", wantCondition: `Unknown VersionUnknown The version of the API server is not known: it says version "none", which is none of Kubernetes 1`},
+		} {
+			says.Store(tc.says)
+			if i == 0 {
+				require.NoError(t, conn.Connect(ctx))
+				go func() { ended <- (&served{conn}).Serve(ctx, func() {}) }()
+			} else {
+				require.NoError(t, conn.Probe(ctx))
+			}
+			synctest.Wait()
+			node := &corev1.Node{}
+			require.NoError(t, inMeta.Get(ctx, client.ObjectKey{Name: "r1"}, node))
+			require.Equal(t, tc.want, node.Status.NodeInfo.KubeletVersion)
+			got := ""
+			if condition := findCondition(node, schedulerv1alpha1.NodeVersionSkew); condition != nil {
+				got = fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message)
+			}
+			require.Equal(t, tc.wantCondition, got)
+			isClosed := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+				return taint == corev1.Taint{Key: schedulerv1alpha1.TaintVersionSkew, Effect: corev1.TaintEffectNoSchedule}
+			})
+			require.Equal(t, strings.HasPrefix(got, "True"), isClosed)
+			require.Equal(t, corev1.ConditionTrue, findCondition(node, corev1.NodeReady).Status)
+		}
 	})
 }
 

@@ -14,8 +14,10 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/freenodes"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters/usage"
+	"github.com/superpool/superpool/internal/tenancy"
 )
 
 const (
@@ -90,6 +92,9 @@ const (
 	// ReasonPodsOnVirtualNode: pods of the meta cluster are bound to the Cluster's virtual Node, where no kubelet runs
 	// them.
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
+	// ReasonVersionUnknown: the super cluster's API server does not say which version of Kubernetes it has. The message
+	// says what it answers. No pod is kept away for what it needs.
+	ReasonVersionUnknown = "VersionUnknown"
 	// ReasonInvalidHeadroom: the headroom annotation of a Cluster is invalid; the last valid one stays in force.
 	ReasonInvalidHeadroom = "InvalidHeadroom"
 	// ReasonInvalidStorage: the storage annotation of a Cluster is invalid; the last valid one stays in force, and 0
@@ -105,9 +110,12 @@ type desiredNode struct {
 	cluster  types.NamespacedName
 	capacity usage.Capacity // with what is declared
 	declared declared
-	ready    metav1.ConditionStatus
-	reason   string
-	message  string
+	version  skew.Version
+	// unversioned is why version is not known, nil if it is.
+	unversioned error
+	ready       metav1.ConditionStatus
+	reason      string
+	message     string
 }
 
 // newNode returns a desired virtual Node, without status.
@@ -144,19 +152,20 @@ func applyMeta(node *corev1.Node, d *desiredNode) {
 			corev1.LabelTopologyZone:   d.capacity.Zone,
 		})
 	}
-	hasTaint := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Key == schedulerv1alpha1.TaintProvider && taint.Value == schedulerv1alpha1.TaintProviderValue &&
-			taint.Effect == corev1.TaintEffectNoSchedule
-	})
-	if !hasTaint {
-		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
-			return taint.Key == schedulerv1alpha1.TaintProvider && taint.Effect == corev1.TaintEffectNoSchedule
-		})
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
-			Key:    schedulerv1alpha1.TaintProvider,
-			Value:  schedulerv1alpha1.TaintProviderValue,
-			Effect: corev1.TaintEffectNoSchedule,
-		})
+	applyTaint(node, corev1.Taint{Key: schedulerv1alpha1.TaintProvider, Value: schedulerv1alpha1.TaintProviderValue}, true)
+	applyTaint(node, corev1.Taint{Key: schedulerv1alpha1.TaintVersionSkew}, d.version.Outside() != tenancy.Reason{})
+}
+
+// applyTaint sets a taint NoSchedule of the pool's, or removes it. Those of the same key and effect are the pool's.
+func applyTaint(node *corev1.Node, taint corev1.Taint, wanted bool) {
+	taint.Effect = corev1.TaintEffectNoSchedule
+	same := func(other corev1.Taint) bool { return other.MatchTaint(&taint) }
+	if at := slices.IndexFunc(node.Spec.Taints, same); at >= 0 == wanted && (!wanted || node.Spec.Taints[at].Value == taint.Value) {
+		return
+	}
+	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), same)
+	if wanted {
+		node.Spec.Taints = append(node.Spec.Taints, taint)
 	}
 }
 
@@ -206,6 +215,7 @@ func applyStatus(node *corev1.Node, d *desiredNode, now time.Time) bool {
 		}
 	}
 	changed = applyReady(node, d.ready, d.reason, d.message, now) || changed
+	changed = applyVersion(node, d, now) || changed
 	if d.ready != metav1.ConditionTrue {
 		return changed // what the super cluster said last may be out of date
 	}
@@ -217,15 +227,37 @@ func applyOvercommitted(node *corev1.Node, d *desiredNode, now time.Time) bool {
 	return setCondition(node, overcommitted(d), now)
 }
 
+// applyVersion writes the version of the super cluster, where kubectl prints that of a node, and the condition
+// VersionSkew, when they changed.
+func applyVersion(node *corev1.Node, d *desiredNode, now time.Time) bool {
+	changed := node.Status.NodeInfo.KubeletVersion != d.version.Text
+	node.Status.NodeInfo.KubeletVersion = d.version.Text
+	condition := corev1.NodeCondition{Type: schedulerv1alpha1.NodeVersionSkew}
+	switch outside := d.version.Outside(); {
+	case d.unversioned != nil:
+		condition.Status, condition.Reason = corev1.ConditionUnknown, ReasonVersionUnknown
+		condition.Message = tenancy.Cut("The version of the API server is not known: "+d.unversioned.Error(), tenancy.MaxConditionMessage)
+	case outside != tenancy.Reason{}:
+		condition.Status, condition.Reason = corev1.ConditionTrue, outside.Reason
+		condition.Message = outside.Message + ". Nothing new is sent there, and what runs there goes on"
+	default:
+		return removeCondition(node, condition.Type) || changed
+	}
+	return setCondition(node, condition, now) || changed
+}
+
+// removeCondition returns whether there was one of that type.
+func removeCondition(node *corev1.Node, kind corev1.NodeConditionType) bool {
+	had := len(node.Status.Conditions)
+	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+	return len(node.Status.Conditions) < had
+}
+
 // applyDrained writes the condition Drained, when it changed, and removes it where the super cluster is not drained.
 // drainOf tells how far it is left, false while that is not known.
 func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now time.Time) bool {
 	if !NodeStateOf(node).Drained {
-		had := len(node.Status.Conditions)
-		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == schedulerv1alpha1.NodeDrained
-		})
-		return len(node.Status.Conditions) < had
+		return removeCondition(node, schedulerv1alpha1.NodeDrained)
 	}
 	left, known := drainOf(node.Name)
 	if !known {

@@ -78,6 +78,9 @@ const (
 	TaintProvider = "virtual-kubelet.io/provider"
 	// TaintProviderValue is the value of TaintProvider.
 	TaintProviderValue = "superpool"
+	// TaintVersionSkew, with effect NoSchedule, keeps all that is new off a super cluster whose version of Kubernetes
+	// Superpool does not work with. Written by vc-scheduler; read by vc-scheduler, the syncer of that super cluster.
+	TaintVersionSkew = "scheduler.tenancy.x-k8s.io/version-skew"
 	// AnnotationNodeGroups holds the nodes of the super cluster by what a pod's spec can tell of them, a JSON object
 	// such as {"labels":{"os":"linux"},"groups":[{"nodes":3,"labels":{"zone":"a"},"shapes":[{"cpu":"4"}]}]}, of at most
 	// 64 groups and 32 KiB: labels that all nodes have, and for each group its number of nodes, further labels, taints,
@@ -104,6 +107,11 @@ const (
 	// drained or whose Cluster was deleted, False while some are. Absent: it is not drained.
 	// Written by vc-scheduler; read by operators.
 	NodeDrained = "Drained"
+	// NodeVersionSkew is the type of a Node condition: True when the super cluster has a version of Kubernetes that
+	// Superpool does not work with: nothing new goes there, and what runs there stays. Unknown when its version is not
+	// known. Absent: Superpool works with it.
+	// Written by vc-scheduler; read by operators.
+	NodeVersionSkew = "VersionSkew"
 )
 
 // Keys on other objects of the meta cluster.

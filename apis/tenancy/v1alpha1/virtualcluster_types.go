@@ -59,6 +59,16 @@ const (
 	ConditionServiceNodePortsOverlap = "ServiceNodePortsOverlap"
 	// ReasonSharedNodePorts: spec.serviceNodePortRange of another VirtualCluster contains ports of this one's.
 	ReasonSharedNodePorts = "SharedNodePorts"
+
+	// ConditionVersionSkew is True when the control plane has a version of Kubernetes that Superpool does not work with,
+	// and absent otherwise. Nothing of the tenant changes because of it.
+	ConditionVersionSkew = "VersionSkew"
+	// ReasonVersionTooOld: the API server is more than three minor versions older than the Kubernetes that Superpool is
+	// built from.
+	ReasonVersionTooOld = "VersionTooOld"
+	// ReasonVersionTooNew: the API server is more than three minor versions newer than the Kubernetes that Superpool is
+	// built from.
+	ReasonVersionTooNew = "VersionTooNew"
 )
 
 // NodesMode is which nodes of super clusters a tenant has Nodes for.
@@ -173,8 +183,8 @@ type VirtualClusterStatus struct {
 	// +optional
 	ControlPlaneUID types.UID `json:"controlPlaneUID,omitempty"`
 
-	// conditions of the control plane: Ready, and ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's
-	// range overlaps this one's.
+	// conditions of the control plane: Ready, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's range
+	// overlaps this one's, and VersionSkew when Superpool does not work with its version.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

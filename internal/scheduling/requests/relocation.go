@@ -389,11 +389,12 @@ func (r *RelocationReconciler) clustersFor(
 	return clusters, unfit
 }
 
-// keptAway reports whether a taint of a virtual Node keeps a pod away, and whether one does that is an operator's.
+// keptAway reports whether a taint of a virtual Node keeps a pod away, and whether one does that stays until an operator
+// does something.
 func keptAway(node *corev1.Node, pod *corev1.Pod) (tainted, lasting bool) {
 	for _, taint := range view.Taints(node) {
 		if _, isAway := placement.Untolerated([]corev1.Taint{taint}, pod.Spec.Tolerations); isAway {
-			tainted, lasting = true, lasting || placement.IsOperators(taint)
+			tainted, lasting = true, lasting || placement.IsOperators(taint) || taint.Key == schedulerv1alpha1.TaintVersionSkew
 		}
 	}
 	return tainted, lasting
