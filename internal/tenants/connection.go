@@ -2,11 +2,14 @@ package tenants
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/superpool/superpool/internal/engage"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenantclient"
 )
 
@@ -21,6 +24,14 @@ type connection struct {
 	tenant     *Tenant
 	uid        types.UID       // of the control plane, found by Connect
 	versions   engage.Versions // of the control plane, begun by Connect
+	// version is what the control plane said last of its version of Kubernetes; never nil.
+	version atomic.Pointer[skew.Version]
+}
+
+func newConnection(controller *Controller, tenant *Tenant) *connection {
+	c := &connection{controller: controller, tenant: tenant}
+	c.version.Store(&skew.Version{})
+	return c
 }
 
 // Server implements engage.Work.
@@ -56,7 +67,27 @@ func (c *connection) identify(ctx context.Context) (types.UID, string, error) {
 	if err != nil {
 		return "", "", tenantclient.Failure(err)
 	}
-	return uid, version, c.controller.recognize(ctx, c.tenant, uid)
+	if err := c.controller.recognize(ctx, c.tenant, uid); err != nil {
+		return "", "", err
+	}
+	c.readVersion(ctx)
+	return uid, version, nil
+}
+
+// readVersion asks for the version of Kubernetes. The VirtualCluster is reconciled for another one, which Connected
+// before and after does not tell.
+func (c *connection) readVersion(ctx context.Context) {
+	if c.controller.Version == nil {
+		return
+	}
+	version, err := c.controller.Version(ctx, c.tenant.Config)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The version of the control plane is not known", "err", err)
+		return
+	}
+	if last := c.version.Swap(&version); *last != version {
+		c.controller.supervisor.Changed(c.tenant.VirtualCluster)
+	}
 }
 
 // Serve implements engage.Work.

@@ -30,6 +30,7 @@ import (
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/virtualclusters"
@@ -65,6 +66,10 @@ type Controller struct {
 	// tenants alone, and no metadata of Secrets: it learns from the status of a VirtualCluster, which the owner writes,
 	// when to read them again. Nil: it works on all, and watches Secrets.
 	Serves func(ctx context.Context, key string) (serves bool, again time.Duration, err error)
+
+	// Version asks for the version of Kubernetes of a control plane, each time that it is asked whether it answers:
+	// AskVersion in the process that owns VirtualClusters. Nil: nobody asks.
+	Version func(ctx context.Context, config *rest.Config) (skew.Version, error)
 
 	// Has returns whether a tenant is in the shard that this process works on, by the UID of its VirtualCluster, always
 	// the same. Nil: all are.
@@ -250,13 +255,17 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 	}
 	if reason != (tenancy.Reason{}) {
 		c.supervisor.Stop(name)
-		return c.report(ctx, vc, reason, trouble, again)
+		return c.report(ctx, vc, reason, trouble, tenancy.Reason{}, again)
 	}
-	state, running := c.supervisor.Ensure(name, identity, func() *connection { return &connection{controller: c, tenant: tenant} })
+	state, running := c.supervisor.Ensure(name, identity, func() *connection { return newConnection(c, tenant) })
 	if !running {
 		return 0, nil // the older one is still stopping: Supervisor.OnChange enqueues the VirtualCluster when it has ended
 	}
-	return c.report(ctx, vc, state.Reason, trouble, again)
+	var outside tenancy.Reason
+	if conn, running := c.supervisor.Get(name); running {
+		outside = conn.version.Load().Outside()
+	}
+	return c.report(ctx, vc, state.Reason, trouble, outside, again)
 }
 
 // serves returns whether this process works on a tenant, and after how long to ask again, 0 for when something changes.
@@ -271,8 +280,8 @@ func (c *Controller) serves(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 }
 
 // report reports the state of a connection. again is after how long to reconcile for another reason, 0 for none.
-func (c *Controller) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, trouble tenancy.Reason, again time.Duration) (time.Duration, error) {
-	after, err := c.Lifecycle.Report(ctx, vc, state, trouble)
+func (c *Controller) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, trouble, version tenancy.Reason, again time.Duration) (time.Duration, error) {
+	after, err := c.Lifecycle.Report(ctx, vc, state, trouble, version)
 	if after == 0 || again > 0 && again < after {
 		after = again
 	}

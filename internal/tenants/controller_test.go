@@ -31,6 +31,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/identities"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/virtualclusters"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -566,6 +567,44 @@ func TestRestored(t *testing.T) {
 		require.Equal(t, "True/Connected", h.ready("a"))
 		h.pass(3 * healthPeriod)
 		require.Len(t, h.logged(), 3, "once")
+	})
+}
+
+// TestVersionSkew: a tenant whose control plane Superpool does not work with is told so, and served as before.
+func TestVersionSkew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
+		var says atomic.Value
+		h.Version = func(context.Context, *rest.Config) (skew.Version, error) { return skew.Parse(says.Load().(string)) }
+		says.Store("v1.30.1")
+		h.reconcile("a")
+		h.settle()
+		condition := func() *metav1.Condition {
+			vc := &tenancyv1alpha1.VirtualCluster{}
+			require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc))
+			return meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionVersionSkew)
+		}
+		told := condition()
+		require.NotNil(t, told)
+		require.Equal(t, []any{metav1.ConditionTrue, tenancyv1alpha1.ReasonVersionTooOld}, []any{told.Status, told.Reason})
+		require.Contains(t, told.Message, "has Kubernetes 1.30.1, and Superpool, built from 1.")
+		var events []string
+		for len(h.events.Events) > 0 {
+			events = append(events, <-h.events.Events)
+		}
+		require.Contains(t, events, "Warning VersionTooOld "+told.Message)
+
+		says.Store("what")
+		h.pass(2 * healthPeriod)
+		require.Equal(t, told, condition(), "what it said last holds")
+
+		says.Store(fmt.Sprintf("v1.%d.0", skew.Ours()))
+		h.pass(healthPeriod + time.Second)
+		require.Nil(t, condition(), "it was upgraded")
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.Equal(t, []string{"start a t1"}, h.logged())
+		require.Empty(t, h.events.Events)
 	})
 }
 

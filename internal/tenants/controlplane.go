@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -15,6 +16,7 @@ import (
 	"github.com/superpool/superpool/internal/engage"
 	"github.com/superpool/superpool/internal/identities"
 	"github.com/superpool/superpool/internal/proof"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -29,6 +31,21 @@ func probe(ctx context.Context, config *rest.Config) (types.UID, string, error) 
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return proof.Identify(ctx, api.Namespaces()) //nolint:wrapcheck // it names what was read
+}
+
+// AskVersion is Controller.Version. It asks the control plane, for probeTimeout.
+func AskVersion(ctx context.Context, config *rest.Config) (skew.Version, error) {
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return skew.Version{}, fmt.Errorf("making a client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	said, err := api.ServerVersionWithContext(ctx)
+	if err != nil {
+		return skew.Version{}, fmt.Errorf("reading the version: %w", err)
+	}
+	return skew.Parse(said.GitVersion) //nolint:wrapcheck // it says what was read
 }
 
 // recognize returns nil when uid identifies the control plane that the tenant has had so far, and a final

@@ -70,9 +70,10 @@ type Lifecycle interface {
 	// it removes the UID, so that no process connects. Processes that wait for the owner write nothing.
 	Withdraw(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) error
 	// Report is called at each reconcile with the state of the connection, or why there is none. policy is why another
-	// TenantPolicy holds than the one that the VirtualCluster names, the zero Reason if none does. The duration is
-	// after how long to reconcile again, 0 for no time.
-	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason) (time.Duration, error)
+	// TenantPolicy holds than the one that the VirtualCluster names, version why Superpool does not work with that of
+	// the control plane, each the zero Reason for nothing. The duration is after how long to reconcile again, 0 for no
+	// time.
+	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy, version tenancy.Reason) (time.Duration, error)
 	// Release is called for a VirtualCluster that is being deleted, after its connection in this process has ended.
 	Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error)
 }

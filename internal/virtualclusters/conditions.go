@@ -17,11 +17,11 @@ import (
 )
 
 // Report writes the conditions of a VirtualCluster when they changed: Ready from the state of its connection,
-// PolicyFound from why another TenantPolicy holds than the one that it names, those about overlaps from all
-// VirtualClusters. A change for the worse is an Event too. The duration is after how long
-// to report again, 0 for when the state changes: what another VirtualCluster causes is checked every
-// conflictRetryAfter.
-func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason) (time.Duration, error) {
+// PolicyFound from why another TenantPolicy holds than the one that it names, VersionSkew from why Superpool does not
+// work with its version, those about overlaps from all VirtualClusters. A change for the worse is an Event too. The
+// duration is after how long to report again, 0 for when the state changes: what another VirtualCluster causes is
+// checked every conflictRetryAfter.
+func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy, version tenancy.Reason) (time.Duration, error) {
 	var again time.Duration
 	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
 		again = conflictRetryAfter
@@ -34,7 +34,7 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 		again = conflictRetryAfter
 	}
 	before := vc.DeepCopy()
-	setConditions(vc, state, policy, overlap)
+	setConditions(vc, state, policy, version, overlap)
 	if equality.Semantic.DeepEqual(before.Status, vc.Status) {
 		return again, nil
 	}
@@ -45,9 +45,9 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 	return again, nil
 }
 
-// setConditions sets the conditions that follow from the state of the connection, from what is wrong with the policy,
-// the zero Reason for nothing, and from what the ranges share with those of others.
-func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, overlap overlaps) {
+// setConditions sets the conditions that follow from the state of the connection, from what is wrong with the policy
+// and the version, the zero Reason for nothing, and from what the ranges share with those of others.
+func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy, version tenancy.Reason, overlap overlaps) {
 	setReady(vc, state)
 	if policy == (tenancy.Reason{}) {
 		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionPolicyFound)
@@ -56,8 +56,9 @@ func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Rea
 			Type: tenancyv1alpha1.ConditionPolicyFound, Status: metav1.ConditionFalse, Reason: policy.Reason, Message: policy.Message, ObservedGeneration: vc.Generation,
 		})
 	}
-	setOverlap(vc, tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ReasonSharedAddresses, overlap.cidrs)
-	setOverlap(vc, tenancyv1alpha1.ConditionServiceNodePortsOverlap, tenancyv1alpha1.ReasonSharedNodePorts, overlap.nodePorts)
+	setTrue(vc, tenancyv1alpha1.ConditionVersionSkew, version.Reason, version.Message)
+	setTrue(vc, tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ReasonSharedAddresses, overlap.cidrs)
+	setTrue(vc, tenancyv1alpha1.ConditionServiceNodePortsOverlap, tenancyv1alpha1.ReasonSharedNodePorts, overlap.nodePorts)
 }
 
 // setReady sets condition Ready, from the state of the connection.
@@ -71,14 +72,14 @@ func setReady(vc *tenancyv1alpha1.VirtualCluster, state tenancy.Reason) {
 	meta.SetStatusCondition(&vc.Status.Conditions, ready)
 }
 
-// setOverlap sets a condition about what is shared with others, or removes it if that is nothing.
-func setOverlap(vc *tenancyv1alpha1.VirtualCluster, kind, reason, shared string) {
-	if shared == "" {
+// setTrue sets a condition that is there while something is wrong, or removes it where there is nothing to say.
+func setTrue(vc *tenancyv1alpha1.VirtualCluster, kind, reason, message string) {
+	if message == "" {
 		meta.RemoveStatusCondition(&vc.Status.Conditions, kind)
 		return
 	}
 	meta.SetStatusCondition(&vc.Status.Conditions, metav1.Condition{
-		Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: tenancy.Cut(shared, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
+		Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: tenancy.Cut(message, tenancy.MaxConditionMessage), ObservedGeneration: vc.Generation,
 	})
 }
 
@@ -87,9 +88,11 @@ func (o *Owner) recordChanges(ctx context.Context, before, after *tenancyv1alpha
 	find := func(kind string) (old, current *metav1.Condition) {
 		return meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
 	}
-	for _, kind := range [...]string{tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ConditionServiceNodePortsOverlap} {
-		if old, overlap := find(kind); overlap != nil && (old == nil || old.Message != overlap.Message) {
-			o.record(after, corev1.EventTypeWarning, overlap)
+	for _, kind := range [...]string{
+		tenancyv1alpha1.ConditionVersionSkew, tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ConditionServiceNodePortsOverlap,
+	} {
+		if old, wrong := find(kind); wrong != nil && (old == nil || old.Message != wrong.Message) {
+			o.record(after, corev1.EventTypeWarning, wrong)
 		}
 	}
 	if old, policy := find(tenancyv1alpha1.ConditionPolicyFound); policy != nil && (old == nil || old.Message != policy.Message) {

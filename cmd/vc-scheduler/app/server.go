@@ -229,7 +229,8 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: store.Metrics, OutOfTree: read.outOfTree,
 	}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: superClusters.Left}
-	if err := (&tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: elected.engage(schedulers)}).SetupWithManager(mgr); err != nil {
+	ofTenants := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: elected.engage(schedulers), Version: tenants.AskVersion}
+	if err := ofTenants.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)
 	}
 	grants := &grants.Controller{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), SyncerNamespace: read.syncerNamespace, Clock: clock.RealClock{}}

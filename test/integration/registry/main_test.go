@@ -141,7 +141,7 @@ func (w *world) run(ctx context.Context, running *sync.WaitGroup) error {
 	recorder := mgr.GetEventRecorderFor("vc-scheduler")
 	ofSuperClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, ProbePeriod: time.Second}
 	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: ofSuperClusters.Left}
-	ofTenants := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: w.engaged.engage}
+	ofTenants := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: w.engaged.engage, Version: tenants.AskVersion}
 	if err := ofTenants.SetupWithManager(mgr); err != nil {
 		return err
 	}
