@@ -14,7 +14,7 @@ var whoPattern = regexp.MustCompile(`^(.*?) ?Written by ([^;]+); read by ([^;]+)
 const ownKeys = "Keys by which the programs remember what they wrote. Nobody else needs to write them."
 
 // views are the packages whose keys are on Pods in memory, which never reach an API server.
-var views = []string{"internal/clusterchoice", "internal/nodegroups", "internal/slicepod", "internal/view"}
+var views = []string{"internal/clusterchoice", "internal/nodegroups", "internal/skew", "internal/slicepod", "internal/view"}
 
 // keysPage lists annotations, labels, taints and finalizers. A key whose comment does not end with "Written by ...;
 // read by ...." is an error.

@@ -121,9 +121,9 @@ func (f *findings) judged(cluster, plugin, text string) reason {
 			}
 		}
 		return same("tainted")
-	case plugin == nodegroups.Name && strings.HasPrefix(text, nodegroups.ErrReasonNoNode):
-		node := "no node " + strings.TrimPrefix(text, nodegroups.ErrReasonNoNode)
-		return reason{one: "has " + node, many: "have " + node}
+	case plugin == nodegroups.Name && strings.HasPrefix(text, nodegroups.ErrReasonHad):
+		what := strings.TrimPrefix(text, nodegroups.ErrReasonHad)
+		return reason{one: "has " + what, many: "have " + what}
 	case plugin == names.InterPodAffinity:
 		return besidePods(text)
 	case plugin == names.NodeAffinity && slicepod.GangName(f.pod) != "":

@@ -239,6 +239,15 @@ func TestMessage(t *testing.T) {
 			}),
 			want: "0/4 super clusters are available: 2 have no node large enough, 1 didn't match Pod's node affinity/selector, 1 has cpu of the namespace, 1 is too far away",
 		},
+		"versions": {
+			pod: pod("1"),
+			status: unfit(3, "", unresolvable, clusters{
+				"r1": rejected("NodeGroups", "super cluster(s) had Kubernetes 1.34.10, and spec.hostnameOverride needs 1.35"),
+				"r2": rejected("NodeGroups", "super cluster(s) had Kubernetes 1.34.9, and spec.hostnameOverride needs 1.35"),
+				"r3": rejected("NodeGroups", "super cluster(s) had Kubernetes 1.34.10, and spec.hostnameOverride needs 1.35"),
+			}),
+			want: "0/3 super clusters are available: 2 have Kubernetes 1.34.10, and spec.hostnameOverride needs 1.35, 1 has Kubernetes 1.34.9, and spec.hostnameOverride needs 1.35",
+		},
 		"what the freest node has is not told": {
 			pod: pod("1"),
 			status: unfit(2, "", unresolvable, clusters{

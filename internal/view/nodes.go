@@ -12,6 +12,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 )
@@ -90,13 +91,18 @@ func TenantNodes(nodes map[string]*corev1.Node, placements []schedulerv1alpha1.N
 		}
 		projected = append(projected, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
-				Name:        node.Name,
-				UID:         node.UID,
-				Labels:      domainLabels(node),
-				Annotations: map[string]string{schedulerv1alpha1.AnnotationNodeGroups: node.Annotations[schedulerv1alpha1.AnnotationNodeGroups]},
+				Name:   node.Name,
+				UID:    node.UID,
+				Labels: domainLabels(node),
+				Annotations: map[string]string{
+					schedulerv1alpha1.AnnotationNodeGroups: node.Annotations[schedulerv1alpha1.AnnotationNodeGroups],
+					skew.AnnotationVersion:                 node.Status.NodeInfo.KubeletVersion,
+				},
 			},
-			Spec:   corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: Taints(node)},
-			Status: corev1.NodeStatus{Capacity: reserved[name], Allocatable: reserved[name]},
+			Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: Taints(node)},
+			Status: corev1.NodeStatus{
+				Capacity: reserved[name], Allocatable: reserved[name], NodeInfo: corev1.NodeSystemInfo{KubeletVersion: node.Status.NodeInfo.KubeletVersion},
+			},
 		})
 	}
 	return projected

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/test/builders"
@@ -64,7 +65,10 @@ func TestTenantNodesOfAnEarlierNamespace(t *testing.T) {
 	t.Parallel()
 	np := builders.Placement("tenant", "web").Held("r1", 1, "cpu", "1").Obj()
 	nodes := map[string]*corev1.Node{"r1": {ObjectMeta: metav1.ObjectMeta{Name: "r1"}}}
-	require.Len(t, TenantNodes(nodes, []schedulerv1alpha1.NamespacePlacement{*np}), 1)
+	nodes["r1"].Status.NodeInfo.KubeletVersion = "v1.35.4"
+	projected := TenantNodes(nodes, []schedulerv1alpha1.NamespacePlacement{*np})
+	require.Len(t, projected, 1)
+	require.Equal(t, []string{"v1.35.4", "v1.35.4"}, []string{projected[0].Status.NodeInfo.KubeletVersion, projected[0].Annotations[skew.AnnotationVersion]})
 	np.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	require.Empty(t, TenantNodes(nodes, []schedulerv1alpha1.NamespacePlacement{*np}))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
@@ -42,11 +43,11 @@ func pinnedTo(pod *corev1.Pod) (string, bool) {
 // TenantPod is an informer transform: a tenant's Pod as its pod scheduler sees it. It has no containers: what the Pod
 // takes (slice.Taken) is its overhead, in the extended resources of its namespace, of which each Pod takes one of the
 // resource pods. spec.nodeName is the super cluster, what the Pod demands of nodes and of other Pods is that of
-// constrain, and what only a super cluster can judge (ports, volumes other than claims) is left out. Of a Pod that
-// demands more than is read, or has more labels than go down, nothing is demanded, and few tolerations are kept; one
-// that names more resources than are read takes
-// one of the resource pods alone. It says so (nodegroups.AnnotationExcess). The object belongs to
-// the caller and is changed.
+// constrain, and what only a super cluster can judge (ports, volumes other than claims) is left out, but for which
+// version of Kubernetes it needs (skew.AnnotationNeeds). Of a Pod that demands more than is read, or has more labels
+// than go down, nothing is demanded, and few tolerations are kept; one that names more resources than are read takes
+// one of the resource pods alone. It says so (nodegroups.AnnotationExcess). The object belongs to the caller and is
+// changed.
 //
 // Where a Pod runs is read from its node once it is bound to one, because a Binding cannot be undone, and from the
 // tenant-writable annotation before that, which TenantPods doubts.
@@ -69,6 +70,9 @@ func TenantPod(object any) (any, error) {
 	}
 	if failed := failedchoice.Of(pod); len(failed) > 0 && pod.Spec.NodeName == "" {
 		annotations[schedulerv1alpha1.AnnotationFailedSuperClusters] = pod.Annotations[schedulerv1alpha1.AnnotationFailedSuperClusters]
+	}
+	if need := skew.Needs(&pod.Spec); need != (skew.Need{}) && annotations[AnnotationBoundNode] == "" {
+		annotations[skew.AnnotationNeeds] = need.String()
 	}
 	taken := pod
 	excess := policy.ExcessOfResources(pod)

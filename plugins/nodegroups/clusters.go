@@ -11,6 +11,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/nodegroups"
 	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -26,11 +27,12 @@ type clusters struct{ byName sync.Map }
 
 // of returns the groups that a virtual Node publishes, which are read once per text.
 func (c *clusters) of(node *corev1.Node) *cluster {
-	text := textOf(node)
-	if known, ok := c.byName.Load(node.Name); ok && known.(*cluster).text == text {
+	text, says := textOf(node), node.Status.NodeInfo.KubeletVersion
+	if known, ok := c.byName.Load(node.Name); ok && known.(*cluster).text == text && known.(*cluster).says == says {
 		return known.(*cluster)
 	}
 	read := newCluster(node.Name, text)
+	read.says, read.version = says, skew.Of(node)
 	c.byName.Store(node.Name, read)
 	return read
 }
@@ -39,6 +41,9 @@ func (c *clusters) of(node *corev1.Node) *cluster {
 type cluster struct {
 	text   string
 	groups nodegroups.Groups
+	// says is version as the Node has it.
+	says    string
+	version skew.Version
 	// nodes hold, for each group, a Node of a tenant that stands in for its nodes. None: the super cluster is not
 	// judged.
 	nodes []*corev1.Node
@@ -96,8 +101,11 @@ func (c *cluster) knows(key string) bool {
 	return key == tenancyv1alpha1.LabelTenantNode || key == tenancyv1alpha1.LabelSuperClusterID || c.groups.Known(key)
 }
 
-// answer returns what the groups say to a demand, which is looked at once.
+// answer returns what the version and the groups say to a demand. Groups are looked at once.
 func (c *cluster) answer(wanted *demand) *answer {
+	if lacks := c.version.Lacks(wanted.needs); lacks != "" {
+		return &answer{reason: ErrReasonHad + lacks}
+	}
 	if len(c.nodes) == 0 {
 		return &answer{}
 	}

@@ -10,16 +10,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// demand is what a pod demands of the one node that it runs on. It is computed at PreFilter and PreScore, and not
+// demand is what a pod demands of the one node that it runs on, and of the version of its super cluster. It is computed at PreFilter and PreScore, and not
 // changed afterwards.
 type demand struct {
 	pod     *corev1.Pod
 	amounts slice.Amounts
+	needs   skew.Need
 	// key is equal for pods that demand the same, and at most maxKey bytes.
 	key string
 }
@@ -28,9 +30,10 @@ type demand struct {
 func (d *demand) Clone() fwk.StateData { return d }
 
 func demandOf(pod *corev1.Pod) *demand {
-	d := &demand{pod: pod, amounts: requestsOf(pod)}
+	needs := pod.Annotations[skew.AnnotationNeeds]
+	d := &demand{pod: pod, amounts: requestsOf(pod), needs: skew.ParseNeed(needs)}
 	var text strings.Builder
-	text.WriteString(d.amounts.Key())
+	text.WriteString(d.amounts.Key() + needs + ";")
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		text.WriteString(key + "=" + pod.Spec.NodeSelector[key] + ",")
 	}

@@ -12,7 +12,7 @@ import (
 // other pods. It remembers the groups of super clusters. The zero value is ready for use, by many goroutines.
 type Judge struct{ clusters clusters }
 
-// Demand is what a pod of the pod view demands of the node that it runs on: labels, tolerated taints and size.
+// Demand is what a pod of the pod view demands of the node that it runs on: labels, tolerated taints, size and version.
 type Demand struct {
 	demand *demand
 	excess bool
@@ -29,7 +29,7 @@ func DemandOf(pod *corev1.Pod) Demand {
 // Key is equal for pods that demand the same.
 func (d Demand) Key() string { return d.demand.key }
 
-// Lacks says what no node of a super cluster has that a demand asks for, "" where Meets is true.
+// Lacks says what a super cluster has that does not meet a demand, as "no node with zone=a", "" where Meets is true.
 func (j *Judge) Lacks(node *corev1.Node, wanted Demand) string {
 	if wanted.excess {
 		return wanted.demand.pod.Annotations[nodegroups.AnnotationExcess]
@@ -38,7 +38,7 @@ func (j *Judge) Lacks(node *corev1.Node, wanted Demand) string {
 	if found.reason == "" {
 		return ""
 	}
-	return "no node " + strings.TrimPrefix(found.reason, ErrReasonNoNode) + keysOf(found.taints, nil)
+	return strings.TrimPrefix(found.reason, ErrReasonHad) + keysOf(found.taints, nil)
 }
 
 // Meets reports whether a node of a super cluster may meet a demand. A super cluster that publishes no groups is not

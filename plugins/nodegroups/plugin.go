@@ -1,6 +1,7 @@
 // Package nodegroups keeps a tenant's pod from a super cluster none of whose nodes may run it: one node must have the
 // labels that the pod requires, no taint that it does not tolerate, be large enough, keep its topology spread, and be
-// apart from the pods that it avoids. It prefers super clusters with the nodes that the pod prefers.
+// apart from the pods that it avoids, and its Kubernetes must know the fields that the pod uses. It prefers super
+// clusters with the nodes that the pod prefers.
 package nodegroups
 
 import (
@@ -17,14 +18,18 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/nodegroups"
+	"github.com/superpool/superpool/internal/skew"
 )
 
 const (
 	// Name of the plugin.
 	Name = "NodeGroups"
+	// ErrReasonHad begins the reason of a super cluster. What it has follows: "Kubernetes 1.34.10, and
+	// spec.hostnameOverride needs 1.35".
+	ErrReasonHad = "super cluster(s) had "
 	// ErrReasonNoNode begins the reason of a super cluster where no node may run the pod. What such a node must be
 	// follows: "with zone=a", "large enough".
-	ErrReasonNoNode = "super cluster(s) had no node "
+	ErrReasonNoNode = ErrReasonHad + "no node "
 	// ErrReasonSpread is the reason of a super cluster where every node violates the topology spread of the pod.
 	ErrReasonSpread = ErrReasonNoNode + "that keeps the pod's topology spread"
 	// ErrReasonApart begins the reason of a super cluster that has a pod which the pod's anti-affinity avoids in every
@@ -69,8 +74,8 @@ func New(shows func(taint *corev1.Taint) bool) frameworkruntime.PluginFactory {
 // Name returns the name of the plugin.
 func (pl *NodeGroups) Name() string { return Name }
 
-// EventsToRegister names what can bring a node for a pod: a super cluster that is added, or whose nodes change, one
-// that goes with its topology domains, and other pods that come, go, or are others than before.
+// EventsToRegister names what can bring a node for a pod: a super cluster that is added, or whose nodes or version
+// change, one that goes with its topology domains, and other pods that come, go, or are others than before.
 func (pl *NodeGroups) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -127,7 +132,7 @@ func (pl *NodeGroups) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Po
 	if !ok {
 		return fwk.Queue, nil
 	}
-	if old, changed := before.(*corev1.Node); changed && textOf(old) == textOf(node) {
+	if old, changed := before.(*corev1.Node); changed && textOf(old) == textOf(node) && skew.Of(old) == skew.Of(node) {
 		return fwk.QueueSkip, nil
 	}
 	if pl.clusters.of(node).answer(demandOf(pod)).reason == "" {

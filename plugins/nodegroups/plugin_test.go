@@ -12,6 +12,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/nodegroups"
@@ -95,6 +96,43 @@ func TestFilter(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFilterByVersion: a super cluster is refused whose Kubernetes lacks a field of the pod, whatever its nodes are.
+func TestFilterByVersion(t *testing.T) {
+	pod := st.MakePod().Annotation(skew.AnnotationNeeds, "1.35 spec.hostnameOverride").Obj()
+	nodes := []*corev1.Node{withVersion("r1", "v1.34.10"), withVersion("r2", "v1.35.0"), withVersion("r3", ""), withVersion("r4", "what")}
+	f := plugintest.NewFramework(t, nodegroups.Name, nodegroups.New(nil), nodes)
+	got, status := f.Filter(t.Context(), pod)
+	require.True(t, status.IsSuccess(), status.Message())
+	require.Equal(t, map[string]string{"r1": nodegroups.ErrReasonHad + "Kubernetes 1.34.10, and spec.hostnameOverride needs 1.35", "r2": "", "r3": "", "r4": ""}, got)
+	got, _ = f.Filter(t.Context(), st.MakePod().Obj())
+	require.Equal(t, map[string]string{"r1": "", "r2": "", "r3": "", "r4": ""}, got)
+
+	var judge nodegroups.Judge
+	require.Equal(t, "Kubernetes 1.34.10, and spec.hostnameOverride needs 1.35", judge.Lacks(nodes[0], nodegroups.DemandOf(pod)))
+	require.False(t, judge.Meets(nodes[0], nodegroups.DemandOf(pod)))
+	require.True(t, judge.Meets(nodes[1], nodegroups.DemandOf(pod)))
+	require.NotEqual(t, nodegroups.DemandOf(st.MakePod().Obj()).Key(), nodegroups.DemandOf(pod).Key())
+
+	for name, tc := range map[string]struct {
+		before, after *corev1.Node
+		want          plugintest.Hint
+	}{
+		"an upgrade":                  {withVersion("r1", "v1.34.10"), withVersion("r1", "v1.35.0"), plugintest.Queues},
+		"an upgrade that is no help":  {withVersion("r1", "v1.34.9"), withVersion("r1", "v1.34.10"), plugintest.Skips},
+		"the same version":            {withVersion("r1", "v1.35.0"), withVersion("r1", "v1.35.0"), plugintest.Skips},
+		"a version that is not known": {withVersion("r1", "v1.34.10"), withVersion("r1", ""), plugintest.Queues},
+	} {
+		event := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAnnotation}
+		require.Equal(t, tc.want, f.Hint(t, nodegroups.Name, event, pod, tc.before, tc.after), name)
+	}
+}
+
+func withVersion(name, version string) *corev1.Node {
+	node := st.MakeNode().Name(name).Obj()
+	node.Status.NodeInfo.KubeletVersion = version
+	return node
 }
 
 // Preemption frees nothing that would make a node larger.

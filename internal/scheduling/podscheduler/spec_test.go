@@ -72,6 +72,7 @@ var specFields = []struct {
 	{"hostNetwork", leftOut, "the super scheduler, with the ports; the TenantPolicy allows it or not", func(s *corev1.PodSpec) { s.HostNetwork = true }},
 	{"os", leftOut, "the super scheduler's kubelet; select nodes by kubernetes.io/os", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Linux} }},
 	{"runtimeClassName", leftOut, "the super cluster; its overhead and node selector are in the fields above", func(s *corev1.PodSpec) { s.RuntimeClassName = ptr.To("gvisor") }},
+	{"hostnameOverride", leftOut, "NodeGroups, as for other fields that older versions of Kubernetes lack, on volumes and containers", func(s *corev1.PodSpec) { s.HostnameOverride = ptr.To("h") }},
 	{"schedulingGroup", leftOut, "nobody: PodGroups of scheduling.k8s.io are not read", func(s *corev1.PodSpec) {
 		s.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")}
 	}},
@@ -82,7 +83,7 @@ var specFields = []struct {
 var notScheduling = []string{
 	"restartPolicy", "activeDeadlineSeconds", "dnsPolicy", "serviceAccountName", "serviceAccount", "automountServiceAccountToken", "hostPID",
 	"hostIPC", "shareProcessNamespace", "securityContext", "imagePullSecrets", "hostname", "subdomain", "hostAliases", "dnsConfig",
-	"readinessGates", "enableServiceLinks", "setHostnameAsFQDN", "hostUsers", "hostnameOverride", "evictionResponders",
+	"readinessGates", "enableServiceLinks", "setHostnameAsFQDN", "hostUsers", "evictionResponders",
 }
 
 // TestEveryFieldOfPodSpec: each field is in one row, and the view does what the row says.
@@ -165,6 +166,10 @@ func tolerating(key string, change func(*corev1.Pod)) func(*corev1.Pod) {
 	}
 }
 
+func restartingAll(pod *corev1.Pod) {
+	pod.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+}
+
 // demandRows are what a pod may demand of its node, in a pool of three super clusters. Of those that would do, r1 is
 // before r2.
 var demandRows = []struct {
@@ -198,6 +203,9 @@ var demandRows = []struct {
 	{"preferred: gen=2", preferring("gen", "2"), "r2"},
 	{"nodeSelector rack=1, which the tenant has written onto its Node r2.node-7", selecting("rack", "1"), "r2"},
 	{"rack=2, which the tenant has written onto none", selecting("rack", "2"), "no Node of this control plane has label rack=2"},
+	{"hostnameOverride, which r1 lacks", func(pod *corev1.Pod) { pod.Spec.HostnameOverride = ptr.To("h") }, "r2"},
+	{"an action that all lack", restartingAll, "1 has Kubernetes 1.34.10, and spec.containers[0].restartPolicyRules[0].action needs 1.36, " +
+		"1 has Kubernetes 1.35.4, and spec.containers[0].restartPolicyRules[0].action needs 1.36, 1 has no node for it whose taints it tolerates (dedicated)"},
 	{"larger than any node", func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = builders.Requests("cpu", "5") }, "2 have no node large enough, 1 has no node for it whose taints it tolerates (dedicated)"},
 }
 
@@ -211,21 +219,22 @@ func demandBed(t *testing.T) *tenantControlPlane {
 		}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	})
-	publish := func(nodes ...nodegroups.Node) func(*corev1.Node) {
+	publish := func(version string, nodes ...nodegroups.Node) func(*corev1.Node) {
 		for i := range nodes {
 			nodes[i].Allocatable = slice.Amounts{corev1.ResourceCPU: 4000}
 		}
 		return func(node *corev1.Node) {
 			node.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: nodegroups.Encode(nodegroups.Of(nodes))}
+			node.Status.NodeInfo.KubeletVersion = version
 		}
 	}
 	c.policy.Set(schedulingtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
 		spec.Pods.NodeSelectorKeys = append(spec.Pods.NodeSelectorKeys, "zone", "gen", "disk", "gpu")
 		spec.Pods.Tolerations = append(spec.Pods.Tolerations, tenancyv1alpha1.TolerationRule{Key: "dedicated"})
 	}))
-	c.cluster("r1", publish(nodegroups.Node{Labels: map[string]string{"zone": "a", "gen": "1", "disk": "ssd"}}))
-	c.cluster("r2", publish(nodegroups.Node{Labels: map[string]string{"zone": "b", "gen": "2"}}, nodegroups.Node{Labels: map[string]string{"zone": "c", "gen": "3"}}))
-	c.cluster("r3", publish(nodegroups.Node{
+	c.cluster("r1", publish("v1.34.10", nodegroups.Node{Labels: map[string]string{"zone": "a", "gen": "1", "disk": "ssd"}}))
+	c.cluster("r2", publish("v1.35.4", nodegroups.Node{Labels: map[string]string{"zone": "b", "gen": "2"}}, nodegroups.Node{Labels: map[string]string{"zone": "c", "gen": "3"}}))
+	c.cluster("r3", publish("", nodegroups.Node{
 		Labels: map[string]string{"zone": "c", "gen": "5", "gpu": "yes"},
 		Taints: []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}},
 	}))

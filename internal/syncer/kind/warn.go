@@ -60,8 +60,9 @@ const (
 	// TenantPolicy, or one object holds more than may go down. The syncer does not create the super object, or leaves
 	// it as it is, until there is room, or the object is smaller.
 	ReasonTenantLimit = "TenantLimit"
-	// ReasonSuperClusterClosed: a pod without super pod names a super cluster whose virtual Node is cordoned, or has a
-	// taint that the pod does not tolerate. The syncer creates the super pod once the Node is open.
+	// ReasonSuperClusterClosed: a pod without super pod names a super cluster whose virtual Node is cordoned, has a taint
+	// that the pod does not tolerate, or a version of Kubernetes that lacks a field of the pod. The syncer creates the
+	// super pod once the Node is open.
 	ReasonSuperClusterClosed = "SuperClusterClosed"
 	// ReasonSuperClusterFailed: the super cluster that was chosen for a pod has refused it, or found no node for it,
 	// for longer than --pod-patience; or the one that was chosen for a claim has refused it, or has not its

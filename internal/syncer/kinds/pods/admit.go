@@ -12,6 +12,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
@@ -58,10 +59,10 @@ func (p *Pods) report(ctx context.Context, pair *podPair) error {
 	return nil
 }
 
-// closedTo returns why no super pod with these tolerations may be created while the virtual Node of the super cluster
-// is as it is, "" if one may. A tenant writes the label with the super cluster itself, so that no scheduler may have
-// looked at the Node. node is nil where the meta cluster has none.
-func closedTo(node *corev1.Node, tolerations []corev1.Toleration) string {
+// closedTo returns why no super pod of a tenant's pod, with these tolerations, may be created while the virtual Node of
+// the super cluster is as it is, "" if one may. A tenant writes the label with the super cluster itself, so that no
+// scheduler may have looked at the Node. node is nil where the meta cluster has none.
+func closedTo(node *corev1.Node, spec *corev1.PodSpec, tolerations []corev1.Toleration) string {
 	if node == nil {
 		return ""
 	}
@@ -71,6 +72,9 @@ func closedTo(node *corev1.Node, tolerations []corev1.Toleration) string {
 	isProvider := func(taint corev1.Taint) bool { return taint.Key == schedulerv1alpha1.TaintProvider }
 	if taint, untolerated := placement.Untolerated(slices.DeleteFunc(slices.Clone(node.Spec.Taints), isProvider), tolerations); untolerated {
 		return fmt.Sprintf("the pod does not tolerate its taint %s", taint.ToString())
+	}
+	if lacks := skew.Of(node).Lacks(skew.Needs(spec)); lacks != "" {
+		return "it has " + lacks
 	}
 	return ""
 }

@@ -24,11 +24,15 @@ func TestClosedSuperCluster(t *testing.T) {
 	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 		return func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
 	}
+	version := func(text string) func(*corev1.Node) {
+		return func(node *corev1.Node) { node.Status.NodeInfo.KubeletVersion = text }
+	}
 	for _, tc := range []struct {
 		name    string
 		change  func(*corev1.Node)
 		tolerat []corev1.Toleration
 		want    bool
+		why     string
 	}{
 		{name: "open", change: func(*corev1.Node) {}, want: true},
 		{name: "the taint of virtual Nodes", change: taint("virtual-kubelet.io/provider", corev1.TaintEffectNoSchedule), want: true},
@@ -38,6 +42,8 @@ func TestClosedSuperCluster(t *testing.T) {
 			tolerat: []corev1.Toleration{{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}},
 		},
 		{name: "NoSchedule", change: taint("maintenance", corev1.TaintEffectNoSchedule)},
+		{name: "older than the pod", change: version("v1.34.10"), why: "it has Kubernetes 1.34.10, and spec.hostnameOverride needs 1.35"},
+		{name: "as new as the pod", change: version("v1.35.0"), want: true},
 		{name: "NoExecute", change: taint("maintenance", corev1.TaintEffectNoExecute)},
 		{name: "PreferNoSchedule", change: taint("maintenance", corev1.TaintEffectPreferNoSchedule), want: true},
 		{
@@ -61,7 +67,7 @@ func TestClosedSuperCluster(t *testing.T) {
 			tc.change(node)
 			p.Env.VirtualNode = func() *corev1.Node { return node }
 			p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web", Name: "default"}}}
-			pod := kindtest.TenantPod(func(pod *corev1.Pod) { pod.Spec.Tolerations = tc.tolerat })
+			pod := kindtest.TenantPod(func(pod *corev1.Pod) { pod.Spec.Tolerations, pod.Spec.HostnameOverride = tc.tolerat, new("web") })
 			p.TenantCache[kind.Pod] = []client.Object{pod}
 			key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
 			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
@@ -72,7 +78,7 @@ func TestClosedSuperCluster(t *testing.T) {
 				return
 			}
 			require.ErrorAs(t, err, &wait)
-			require.Contains(t, <-p.Events.Events, "SuperClusterClosed Super cluster r1 takes no new pods")
+			require.Contains(t, <-p.Events.Events, "SuperClusterClosed Super cluster r1 does not take the pod: "+tc.why)
 		})
 	}
 }

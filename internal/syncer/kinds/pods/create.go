@@ -32,7 +32,7 @@ func (p *Pods) await(ctx context.Context, step Step, pair *podPair) error {
 	case StepWaitForSuperCluster:
 		p.notTaken(pair, failedchoice.Closed, pair.facts.Closed)
 		if pair.facts.Waited >= kind.QuietTime {
-			p.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonSuperClusterClosed, fmt.Sprintf("Super cluster %s takes no new pods: %s", p.env.ID, pair.facts.Closed))
+			p.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonSuperClusterClosed, fmt.Sprintf("Super cluster %s does not take the pod: %s", p.env.ID, pair.facts.Closed))
 		}
 		return engine.Waitf("super cluster %s: %s", p.env.ID, pair.facts.Closed)
 	}

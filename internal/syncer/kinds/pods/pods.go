@@ -82,7 +82,7 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 	}
 	_, facts.ServiceAccount, _ = kind.Get[*corev1.ServiceAccount](p.env.SuperCache, kind.ServiceAccount, pair.superName().Namespace, pair.tenantPod.Spec.ServiceAccountName)
 	if p.env.VirtualNode != nil {
-		facts.Closed = closedTo(p.env.VirtualNode(), podspec.Tolerations(pair.tenantPod, pair.tenant.Rules()))
+		facts.Closed = closedTo(p.env.VirtualNode(), &pair.tenantPod.Spec, podspec.Tolerations(pair.tenantPod, pair.tenant.Rules()))
 	}
 	facts.MissingClaim, pair.claimFailed = missingClaim(p.env, pair.tenant, pair.tenantPod)
 	facts.MissingConfig = missing(p.env, pair.tenant, pair.tenantPod)

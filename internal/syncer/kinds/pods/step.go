@@ -151,7 +151,7 @@ type Facts struct {
 
 	// Namespace is whether pods of its namespace may be created.
 	Namespace NamespaceReadiness
-	// Closed is why the super cluster takes no new pods, "" if it does.
+	// Closed is why the super cluster takes no new pods, or not this one, "" if it does.
 	Closed string
 	// MissingClaim says which claim of the pod is not in the super namespace, and why; "" for none.
 	MissingClaim string
