@@ -70,4 +70,12 @@ while read -r library; do
 done < <(kubernetes_libraries "$gomod")
 ((${#versions[@]} > 0)) || fail "the go.mod of Kubernetes $version names no libraries"
 while read -r folder; do update "$folder"; done < <(cd "$ROOT" && git grep -lE '^\s*(require )?k8s\.io/kubernetes v' -- '*go.mod' | xargs -n 1 dirname)
-echo "update-kubernetes: read again what could end a program (docs/security.md): klog.Fatal, FlushAndExit and panics of kube-scheduler's cache, queue and handlers"
+cat <<'EOF'
+update-kubernetes: read again, and make anew
+  what could end a program (docs/security.md): klog.Fatal, FlushAndExit and panics of kube-scheduler's cache, queue, handlers
+  feature gates that came to be on: internal/kubescheduler/gates.go, internal/engage/gates.go, internal/skew/needs.go
+  fields that nobody has decided about: go test -run TestEveryField ./internal/...
+  the other versions (hack/tools/minors.mk, hack/gate/targets.go) and README.md#versions: make versions test-versions
+  cases of kube-scheduler (internal/scheduling/podscheduler/testdata), names of test images (hack/realnodes/images.sh)
+  conformance (test/conformance/known.txt, docs/conformance.md), figures (docs/performance.md): make perf conformance
+EOF
