@@ -227,7 +227,7 @@ func TestDebug(t *testing.T) {
 	namespace := tenant.namespace(t, "debug", 1)
 	tenant.create(t, namespace, newWebPod(t, "web"))
 
-	tenant.run(t, namespace, "debug", "web", "--image="+image(t, "agnhost"), "--image-pull-policy=IfNotPresent", "-c", "look", "--target=main", "--",
+	tenant.run(t, namespace, "debug", "web", "--profile=baseline", "--image="+image(t, "agnhost"), "--image-pull-policy=IfNotPresent", "-c", "look", "--target=main", "--",
 		"sh", "-c", "ps; /agnhost connect 127.0.0.1:8080 && echo connected; exec sleep 3600")
 	tenant.eventuallyPrints(t, namespace, "connected", "logs", "web", "-c", "look")
 	require.Contains(t, tenant.run(t, namespace, "logs", "web", "-c", "look"), "agnhost netexec", "processes of the target")
