@@ -75,6 +75,7 @@ func TestSyncer(t *testing.T) {
 	t.Run("NetworkPolicies are confined to the tenant", w.testNetworkPolicies)
 	t.Run("containers see the tenant's cluster", w.testPodEnvironment)
 	t.Run("tokens are the tenant's", w.testTokens)
+	t.Run("fields that the super cluster drops are told", w.testFieldsDropped)
 	t.Run("ephemeral containers go down", w.testEphemeralContainers)
 	t.Run("pods fare as with a kubelet of the tenant's own", w.testLikeAKubelet)
 	t.Run("Events of super pods go up", w.testEvents)

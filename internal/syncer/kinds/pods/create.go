@@ -12,6 +12,7 @@ import (
 
 	"github.com/superpool/superpool/internal/failedchoice"
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/choice"
@@ -136,7 +137,8 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 	case kind.Forbidden:
 		return nil
 	}
-	err = p.env.Super.Create(ctx, superPod)
+	sent := superPod.Spec.DeepCopy()
+	err = p.env.Super.Create(ctx, superPod) // which decodes the answer into an empty pod: it is protobuf
 	p.env.Unadmit(pair.key, nil, err)
 	if reason, message, refused := choice.RefusalOf(p.env, pair.tenant, pair.key, err); refused {
 		p.notTaken(pair, reason, message)
@@ -147,6 +149,7 @@ func (p *Pods) create(ctx context.Context, pair *podPair) error {
 		p.env.Settle(pair.key)
 		p.tellLeftOut(pair)
 		p.tellSlowed(pair, superPod)
+		p.tellLost(pair, skew.Lost(sent, &superPod.Spec))
 		if podspec.UsesClusterDNS(&pair.tenantPod.Spec) && len(env.Nameservers) == 0 {
 			p.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonMissingClusterDNS, fmt.Sprintf(
 				"There is no Service %s/%s with a cluster IP: the pod uses the DNS of its node in super cluster %s", metav1.NamespaceSystem, dnsService, p.env.ID))

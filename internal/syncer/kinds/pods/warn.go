@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/superpool/superpool/internal/policy"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/syncer/assign"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -47,14 +48,15 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 const (
 	ofTolerations  = "tolerations"
 	ofCertificates = "certificates"
-	ofFields       = "fields"
+	ofObjects      = "objects"
 	ofReadiness    = "readiness"
+	ofFields       = "fields"
 )
 
 // forgetWarnings clears all that was told of a pod.
 func (p *Pods) forgetWarnings(key engine.Key) {
 	p.env.Settle(key)
-	for _, of := range [...]string{ofTolerations, ofCertificates, ofFields, ofReadiness} {
+	for _, of := range [...]string{ofTolerations, ofCertificates, ofObjects, ofReadiness, ofFields} {
 		p.env.Warnings.Clear(kind.Topic{Key: key, Of: of})
 	}
 }
@@ -76,7 +78,7 @@ func (p *Pods) tellLeftOut(pair *podPair) {
 			"Super cluster %s: the pod is there without %s: nobody signs certificates of tenants' pods; project a Secret that holds one", p.env.ID, path))
 	}
 	if paths := ofTenantAlone(&pair.tenantPod.Spec); len(paths) > 0 {
-		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofFields}, pair.tenantPod, kind.ReasonFieldLeftOut, fmt.Sprintf(
+		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofObjects}, pair.tenantPod, kind.ReasonFieldLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without %s: what it names is in the tenant alone", p.env.ID, strings.Join(paths, " and ")))
 	}
 }
@@ -88,6 +90,21 @@ func (p *Pods) tellSlowed(pair *podPair, superPod *corev1.Pod) {
 			"Super cluster %s: the pod is large, and the readiness probe of container %s has a period of %d s there, for all of the pod is written each time that it becomes ready or not: a smaller one, as without the variables of Services (enableServiceLinks: false), keeps its own",
 			p.env.ID, container, seconds))
 	}
+}
+
+// tellLost records an Event, once, about fields of a new super pod that the super cluster has dropped.
+func (p *Pods) tellLost(pair *podPair, paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	has := ""
+	if p.env.VirtualNode != nil {
+		if node := p.env.VirtualNode(); node != nil && skew.Of(node) != (skew.Version{}) {
+			has = fmt.Sprintf(", which has Kubernetes %s,", skew.Of(node))
+		}
+	}
+	p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofFields}, pair.tenantPod, kind.ReasonFieldsDropped, fmt.Sprintf(
+		"Super cluster %s%s does not know all that the pod asks for: it is there without %s", p.env.ID, has, strings.Join(paths, ", ")))
 }
 
 // podCertificate returns the path of the first volume source that asks for a certificate of the pod, "" if none does.
