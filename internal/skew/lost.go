@@ -40,8 +40,10 @@ func (l *losses) compare(path string, sent, got reflect.Value) {
 		l.fields(path, sent, got)
 		return
 	case reflect.Pointer:
-		if !got.IsNil() {
+		if !got.IsNil() && sent.Elem().Kind() == reflect.Struct {
 			l.compare(path, sent.Elem(), got.Elem())
+		}
+		if !got.IsNil() {
 			return
 		}
 	case reflect.Slice:

@@ -46,12 +46,13 @@ func TestLost(t *testing.T) {
 			got.Tolerations = append(got.Tolerations, corev1.Toleration{Key: "b"})
 			got.Containers[1].VolumeMounts = append(got.Containers[1].VolumeMounts, corev1.VolumeMount{Name: "token"})
 		}},
-		"structs that say nothing": {change: func(got *corev1.PodSpec) { got.SecurityContext = nil }},
-		"pointers to scalars":      {change: func(got *corev1.PodSpec) { got.HostUsers, got.HostnameOverride = nil, nil }, want: []string{"spec.hostUsers", "spec.hostnameOverride"}},
-		"a map":                    {change: func(got *corev1.PodSpec) { got.NodeSelector = nil }, want: []string{"spec.nodeSelector"}},
-		"a source of a volume":     {change: func(got *corev1.PodSpec) { got.Volumes[1].Image = nil }, want: []string{"spec.volumes[1].image"}},
-		"a quantity":               {change: func(got *corev1.PodSpec) { got.Volumes[0].EmptyDir.SizeLimit = nil }, want: []string{"spec.volumes[0].emptyDir.sizeLimit"}},
-		"a container":              {change: func(got *corev1.PodSpec) { got.Containers[0].Name = "d" }, want: []string{"spec.containers[0]"}},
+		"what admission takes back": {change: func(got *corev1.PodSpec) { got.HostUsers = new(false) }},
+		"structs that say nothing":  {change: func(got *corev1.PodSpec) { got.SecurityContext = nil }},
+		"pointers to scalars":       {change: func(got *corev1.PodSpec) { got.HostUsers, got.HostnameOverride = nil, nil }, want: []string{"spec.hostUsers", "spec.hostnameOverride"}},
+		"a map":                     {change: func(got *corev1.PodSpec) { got.NodeSelector = nil }, want: []string{"spec.nodeSelector"}},
+		"a source of a volume":      {change: func(got *corev1.PodSpec) { got.Volumes[1].Image = nil }, want: []string{"spec.volumes[1].image"}},
+		"a quantity":                {change: func(got *corev1.PodSpec) { got.Volumes[0].EmptyDir.SizeLimit = nil }, want: []string{"spec.volumes[0].emptyDir.sizeLimit"}},
+		"a container":               {change: func(got *corev1.PodSpec) { got.Containers[0].Name = "d" }, want: []string{"spec.containers[0]"}},
 		"below a container that has moved": {change: func(got *corev1.PodSpec) {
 			got.Containers[0].Env[0].ValueFrom.FileKeyRef, got.Containers[0].Lifecycle.StopSignal = nil, nil
 			got.Containers = append([]corev1.Container{{Name: "mesh"}}, got.Containers...)

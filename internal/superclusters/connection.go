@@ -164,19 +164,18 @@ func (c *connection) connect(ctx context.Context) error {
 }
 
 // readVersion asks for the version of Kubernetes, which changes while the super cluster is served. One that it said
-// stays known while it does not answer.
+// stays known while it does not say another.
 func (c *connection) readVersion(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var version skew.Version
 	said, err := c.client.Discovery().ServerVersionWithContext(ctx)
-	answered := err == nil
-	if answered {
+	if err == nil {
 		version, err = skew.Parse(said.GitVersion)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if answered || c.version == (skew.Version{}) {
+	if err == nil || c.version == (skew.Version{}) {
 		c.version, c.unversioned = version, err
 	}
 }

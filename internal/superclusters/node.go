@@ -153,7 +153,7 @@ func applyMeta(node *corev1.Node, d *desiredNode) {
 		})
 	}
 	applyTaint(node, corev1.Taint{Key: schedulerv1alpha1.TaintProvider, Value: schedulerv1alpha1.TaintProviderValue}, true)
-	applyTaint(node, corev1.Taint{Key: schedulerv1alpha1.TaintVersionSkew}, d.version.Outside() != tenancy.Reason{})
+	applyTaint(node, corev1.Taint{Key: schedulerv1alpha1.TaintVersionSkew}, d.versionOn(node).Outside() != tenancy.Reason{})
 }
 
 // applyTaint sets a taint NoSchedule of the pool's, or removes it. Those of the same key and effect are the pool's.
@@ -227,14 +227,23 @@ func applyOvercommitted(node *corev1.Node, d *desiredNode, now time.Time) bool {
 	return setCondition(node, overcommitted(d), now)
 }
 
+// versionOn returns the version of the super cluster: the one that its Node says where this process does not know it.
+func (d *desiredNode) versionOn(node *corev1.Node) skew.Version {
+	if d.version != (skew.Version{}) {
+		return d.version
+	}
+	return skew.Of(node)
+}
+
 // applyVersion writes the version of the super cluster, where kubectl prints that of a node, and the condition
 // VersionSkew, when they changed.
 func applyVersion(node *corev1.Node, d *desiredNode, now time.Time) bool {
-	changed := node.Status.NodeInfo.KubeletVersion != d.version.Text
-	node.Status.NodeInfo.KubeletVersion = d.version.Text
+	version := d.versionOn(node)
+	changed := node.Status.NodeInfo.KubeletVersion != version.Text
+	node.Status.NodeInfo.KubeletVersion = version.Text
 	condition := corev1.NodeCondition{Type: schedulerv1alpha1.NodeVersionSkew}
-	switch outside := d.version.Outside(); {
-	case d.unversioned != nil:
+	switch outside := version.Outside(); {
+	case version == skew.Version{} && d.unversioned != nil:
 		condition.Status, condition.Reason = corev1.ConditionUnknown, ReasonVersionUnknown
 		condition.Message = tenancy.Cut("The version of the API server is not known: "+d.unversioned.Error(), tenancy.MaxConditionMessage)
 	case outside != tenancy.Reason{}:

@@ -255,15 +255,17 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 	}
 	if reason != (tenancy.Reason{}) {
 		c.supervisor.Stop(name)
-		return c.report(ctx, vc, reason, trouble, tenancy.Reason{}, again)
+		return c.report(ctx, vc, reason, trouble, nil, again)
 	}
 	state, running := c.supervisor.Ensure(name, identity, func() *connection { return newConnection(c, tenant) })
 	if !running {
 		return 0, nil // the older one is still stopping: Supervisor.OnChange enqueues the VirtualCluster when it has ended
 	}
-	var outside tenancy.Reason
+	var outside *tenancy.Reason
 	if conn, running := c.supervisor.Get(name); running {
-		outside = conn.version.Load().Outside()
+		if version := conn.version.Load(); *version != (skew.Version{}) {
+			outside = new(version.Outside())
+		}
 	}
 	return c.report(ctx, vc, state.Reason, trouble, outside, again)
 }
@@ -280,7 +282,7 @@ func (c *Controller) serves(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 }
 
 // report reports the state of a connection. again is after how long to reconcile for another reason, 0 for none.
-func (c *Controller) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, trouble, version tenancy.Reason, again time.Duration) (time.Duration, error) {
+func (c *Controller) report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, trouble tenancy.Reason, version *tenancy.Reason, again time.Duration) (time.Duration, error) {
 	after, err := c.Lifecycle.Report(ctx, vc, state, trouble, version)
 	if after == 0 || again > 0 && again < after {
 		after = again

@@ -71,9 +71,9 @@ type Lifecycle interface {
 	Withdraw(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) error
 	// Report is called at each reconcile with the state of the connection, or why there is none. policy is why another
 	// TenantPolicy holds than the one that the VirtualCluster names, version why Superpool does not work with that of
-	// the control plane, each the zero Reason for nothing. The duration is after how long to reconcile again, 0 for no
-	// time.
-	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy, version tenancy.Reason) (time.Duration, error)
+	// the control plane, each the zero Reason for nothing; nil for a version that is not known. The duration is after how
+	// long to reconcile again, 0 for no time.
+	Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, version *tenancy.Reason) (time.Duration, error)
 	// Release is called for a VirtualCluster that is being deleted, after its connection in this process has ended.
 	Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (time.Duration, error)
 }

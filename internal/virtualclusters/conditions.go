@@ -21,7 +21,7 @@ import (
 // work with its version, those about overlaps from all VirtualClusters. A change for the worse is an Event too. The
 // duration is after how long to report again, 0 for when the state changes: what another VirtualCluster causes is
 // checked every conflictRetryAfter.
-func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy, version tenancy.Reason) (time.Duration, error) {
+func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, version *tenancy.Reason) (time.Duration, error) {
 	var again time.Duration
 	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
 		again = conflictRetryAfter
@@ -46,8 +46,9 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 }
 
 // setConditions sets the conditions that follow from the state of the connection, from what is wrong with the policy
-// and the version, the zero Reason for nothing, and from what the ranges share with those of others.
-func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy, version tenancy.Reason, overlap overlaps) {
+// and the version, the zero Reason for nothing, and from what the ranges share with those of others. What was said of a
+// version stays while it is not known: nil.
+func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, version *tenancy.Reason, overlap overlaps) {
 	setReady(vc, state)
 	if policy == (tenancy.Reason{}) {
 		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionPolicyFound)
@@ -56,7 +57,9 @@ func setConditions(vc *tenancyv1alpha1.VirtualCluster, state, policy, version te
 			Type: tenancyv1alpha1.ConditionPolicyFound, Status: metav1.ConditionFalse, Reason: policy.Reason, Message: policy.Message, ObservedGeneration: vc.Generation,
 		})
 	}
-	setTrue(vc, tenancyv1alpha1.ConditionVersionSkew, version.Reason, version.Message)
+	if version != nil {
+		setTrue(vc, tenancyv1alpha1.ConditionVersionSkew, version.Reason, version.Message)
+	}
 	setTrue(vc, tenancyv1alpha1.ConditionServiceCIDRsOverlap, tenancyv1alpha1.ReasonSharedAddresses, overlap.cidrs)
 	setTrue(vc, tenancyv1alpha1.ConditionServiceNodePortsOverlap, tenancyv1alpha1.ReasonSharedNodePorts, overlap.nodePorts)
 }

@@ -325,14 +325,14 @@ func TestReportAfterAFailure(t *testing.T) {
 			broken := &fault{request: tc.request}
 			owner := broken.owner(t, vc)
 			unreachable := tenancy.Reason{Reason: tenancyv1alpha1.ReasonUnreachable, Message: "no answer"}
-			_, err := owner.Report(t.Context(), owner.stored(t, "a"), unreachable, tenancy.Reason{}, tenancy.Reason{})
+			_, err := owner.Report(t.Context(), owner.stored(t, "a"), unreachable, tenancy.Reason{}, nil)
 			require.ErrorIs(t, err, errBroken)
 			require.ErrorContains(t, err, tc.wantErr)
 			recorder := owner.Recorder.(*record.FakeRecorder)
 			require.Empty(t, recorder.Events)
 
 			broken.mended = true
-			_, err = owner.Report(t.Context(), owner.stored(t, "a"), unreachable, tenancy.Reason{}, tenancy.Reason{})
+			_, err = owner.Report(t.Context(), owner.stored(t, "a"), unreachable, tenancy.Reason{}, nil)
 			require.NoError(t, err)
 			require.Equal(t, "Warning Unreachable no answer", <-recorder.Events)
 		})
@@ -345,7 +345,7 @@ func TestReportOfOneThatIsGone(t *testing.T) {
 	owner := (&fault{}).owner(t, builders.VirtualCluster("a"))
 	vc := owner.stored(t, "a")
 	require.NoError(t, owner.Client.Delete(t.Context(), vc.DeepCopy()))
-	_, err := owner.Report(t.Context(), vc, tenancy.Reason{Reason: tenancyv1alpha1.ReasonUnreachable}, tenancy.Reason{}, tenancy.Reason{})
+	_, err := owner.Report(t.Context(), vc, tenancy.Reason{Reason: tenancyv1alpha1.ReasonUnreachable}, tenancy.Reason{}, nil)
 	require.NoError(t, err)
 	require.Empty(t, owner.Recorder.(*record.FakeRecorder).Events)
 }
@@ -375,7 +375,7 @@ func TestReportOfAnOverlap(t *testing.T) {
 			other.Spec.ServiceCIDRs = []string{tc.theirs}
 		}
 		require.NoError(t, owner.Client.Update(t.Context(), other), tc.name)
-		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected}, tenancy.Reason{}, tenancy.Reason{})
+		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected}, tenancy.Reason{}, nil)
 		require.NoError(t, err, tc.name)
 		require.Equal(t, tc.want, again == conflictRetryAfter, tc.name)
 		overlap := meta.FindStatusCondition(owner.stored(t, "a").Status.Conditions, tenancyv1alpha1.ConditionServiceCIDRsOverlap)

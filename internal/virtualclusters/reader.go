@@ -61,7 +61,7 @@ func (r Reader) Withdraw(context.Context, *tenancyv1alpha1.VirtualCluster) error
 
 // Report writes nothing but an Event when the state is TooMuchData, which is another in each process. It returns after
 // how long a key that belongs to another object is to be checked again, 0 for any other state.
-func (r Reader) Report(_ context.Context, vc *tenancyv1alpha1.VirtualCluster, state, _, _ tenancy.Reason) (time.Duration, error) {
+func (r Reader) Report(_ context.Context, vc *tenancyv1alpha1.VirtualCluster, state, _ tenancy.Reason, _ *tenancy.Reason) (time.Duration, error) {
 	if state.Reason == tenancyv1alpha1.ReasonTooMuchData && r.Recorder != nil {
 		r.Recorder.Event(vc, corev1.EventTypeWarning, state.Reason, tenancy.Cut(state.Message, tenancy.MaxEventNote))
 	}

@@ -133,7 +133,7 @@ func TestReport(t *testing.T) {
 	owner, events := newOwner(t, builders.VirtualCluster("a"))
 	report := func(reason, message string) time.Duration {
 		t.Helper()
-		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: reason, Message: message}, tenancy.Reason{}, tenancy.Reason{})
+		again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: reason, Message: message}, tenancy.Reason{}, nil)
 		require.NoError(t, err)
 		return again
 	}
@@ -169,10 +169,10 @@ func TestReport(t *testing.T) {
 func TestReaderReportsNothing(t *testing.T) {
 	t.Parallel()
 	var reader Reader
-	again, err := reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict}, tenancy.Reason{}, tenancy.Reason{})
+	again, err := reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonKeyConflict}, tenancy.Reason{}, nil)
 	require.NoError(t, err)
 	require.Equal(t, conflictRetryAfter, again, "the other object may go")
-	again, err = reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected}, tenancy.Reason{}, tenancy.Reason{})
+	again, err = reader.Report(t.Context(), builders.VirtualCluster("a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected}, tenancy.Reason{}, nil)
 	require.NoError(t, err)
 	require.Zero(t, again)
 	again, err = reader.Release(t.Context(), builders.VirtualCluster("a"))
@@ -224,7 +224,7 @@ func TestSharedNodePorts(t *testing.T) {
 		require.Equal(t, tc.want != "", shared.nodePorts != "", "%+v: %s", tc, shared.nodePorts)
 		require.Contains(t, shared.nodePorts, tc.want)
 		require.Empty(t, shared.cidrs)
-		setConditions(vc, tenancy.Reason{}, tenancy.Reason{}, tenancy.Reason{}, shared)
+		setConditions(vc, tenancy.Reason{}, tenancy.Reason{}, nil, shared)
 		require.Equal(t, tc.want != "", meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionServiceNodePortsOverlap))
 	}
 }

@@ -396,7 +396,9 @@ func (pl *Coscheduling) Permit(ctx context.Context, state fwk.CycleState, pod *c
 	members, blocked, outcome := pl.gangs.permit(found.group, pod.UID, found.needed)
 	switch outcome {
 	case waits:
-		return fwk.NewStatus(fwk.Wait), pl.patience(found.timeout)
+		// One of them is out of time first, and releases the others: kube-scheduler's WaitingPods write without a lock when
+		// two reject one (waiting_pods_map.go of 1.37, stopWithStatus).
+		return fwk.NewStatus(fwk.Wait), pl.patience(found.timeout) + time.Duration(len(members)-1)*time.Millisecond
 	case lost:
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("gang %s: another member does not fit where the others do", found.group.Name)), 0
 	}

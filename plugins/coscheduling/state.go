@@ -392,7 +392,7 @@ func (s *State) unblock() []*corev1.Pod {
 }
 
 // permit decides about a reserved member. With the last one that is needed all of them go: they are returned, with who
-// waited for that.
+// waited for that. For one that waits, all that are reserved are.
 func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (map[types.UID]bool, []*corev1.Pod, outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -400,7 +400,7 @@ func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (ma
 		return nil, nil, lost
 	}
 	if len(s.placing.reserved) < needed {
-		return nil, nil, waits
+		return s.placing.members(), nil, waits
 	}
 	if s.letGo[name] == nil {
 		s.letGo[name] = map[types.UID]string{}

@@ -18,7 +18,6 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/nodegroups"
-	"github.com/superpool/superpool/internal/skew"
 )
 
 const (
@@ -132,7 +131,7 @@ func (pl *NodeGroups) isSchedulableAfterNodeChange(_ klog.Logger, pod *corev1.Po
 	if !ok {
 		return fwk.Queue, nil
 	}
-	if old, changed := before.(*corev1.Node); changed && textOf(old) == textOf(node) && skew.Of(old) == skew.Of(node) {
+	if old, changed := before.(*corev1.Node); changed && textOf(old) == textOf(node) && old.Status.NodeInfo.KubeletVersion == node.Status.NodeInfo.KubeletVersion {
 		return fwk.QueueSkip, nil
 	}
 	if pl.clusters.of(node).answer(demandOf(pod)).reason == "" {

@@ -233,7 +233,8 @@ func sameForPods(a, b *corev1.Node) bool {
 	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && OutOfServiceOf(a) == OutOfServiceOf(b) &&
 		equality.Semantic.DeepEqual(view.Taints(a), view.Taints(b)) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		a.Annotations[schedulerv1alpha1.AnnotationNodeGroups] == b.Annotations[schedulerv1alpha1.AnnotationNodeGroups]
+		a.Annotations[schedulerv1alpha1.AnnotationNodeGroups] == b.Annotations[schedulerv1alpha1.AnnotationNodeGroups] &&
+		a.Status.NodeInfo.KubeletVersion == b.Status.NodeInfo.KubeletVersion
 }
 
 // LosesCluster reports whether new pods of the namespace may no longer go to a super cluster to which they could go

@@ -30,6 +30,7 @@ func TestSameForPods(t *testing.T) {
 		{name: "tainted", change: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}} }},
 		{name: "labelled", change: func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }},
 		{name: "other groups", change: func(n *corev1.Node) { n.Annotations = map[string]string{schedulerv1alpha1.AnnotationNodeGroups: "{}"} }},
+		{name: "upgraded", change: func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.38.0" }},
 		{name: "another Node of this name", change: func(n *corev1.Node) { n.UID = "other" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

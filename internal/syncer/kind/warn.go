@@ -96,8 +96,8 @@ const (
 	// ReasonFieldLeftOut: a pod is in a scheduling group or names responders to evictions (schedulingGroup,
 	// evictionResponders). It is there without them: they are objects of the tenant.
 	ReasonFieldLeftOut = "FieldLeftOut"
-	// ReasonFieldsDropped: the super cluster has made a pod without some of its fields, because its Kubernetes is older
-	// than they are, or a feature gate is off. The message names up to eight. The pod is there without them.
+	// ReasonFieldsDropped: the super cluster has made a pod without some of its fields: its Kubernetes is older than they
+	// are, a feature gate is off, or its admission has taken them off. The message names up to eight.
 	ReasonFieldsDropped = "FieldsDropped"
 	// ReasonReadinessSlowed: a pod of over 16 KiB is there with a longer periodSeconds of its readiness probes, up to
 	// 60: each time it becomes ready or not, its node writes all of it.

@@ -162,7 +162,7 @@ func (*sessions) Recognize(context.Context, *tenancyv1alpha1.VirtualCluster, typ
 func (*sessions) Withdraw(context.Context, *tenancyv1alpha1.VirtualCluster) error { return nil }
 
 // Report implements tenants.Lifecycle.
-func (*sessions) Report(context.Context, *tenancyv1alpha1.VirtualCluster, tenancy.Reason, tenancy.Reason, tenancy.Reason) (time.Duration, error) {
+func (*sessions) Report(context.Context, *tenancyv1alpha1.VirtualCluster, tenancy.Reason, tenancy.Reason, *tenancy.Reason) (time.Duration, error) {
 	return 0, nil
 }
 

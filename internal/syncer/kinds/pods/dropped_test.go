@@ -35,9 +35,9 @@ func TestFieldsDropped(t *testing.T) {
 		want    []string
 	}{
 		"known":   {answer: func(superPod *corev1.Pod) error { superPod.Spec.NodeName = "n1"; return nil }, version: "v1.35.0"},
-		"dropped": {answer: dropsOverride, want: []string{"Warning FieldsDropped Super cluster r1 does not know all that the pod asks for: it is there without spec.hostnameOverride"}},
+		"dropped": {answer: dropsOverride, want: []string{"Warning FieldsDropped Super cluster r1 has made the pod without spec.hostnameOverride, which its version or its admission does not let be"}},
 		"dropped by a feature gate": {answer: dropsOverride, version: "v1.37.2", want: []string{
-			"Warning FieldsDropped Super cluster r1, which has Kubernetes 1.37.2, does not know all that the pod asks for: it is there without spec.hostnameOverride",
+			"Warning FieldsDropped Super cluster r1, which has Kubernetes 1.37.2, has made the pod without spec.hostnameOverride, which its version or its admission does not let be",
 		}},
 		"refused": {answer: func(*corev1.Pod) error { return invalid }, version: "v1.35.0", want: []string{
 			`Warning FailedCreate Super cluster r1: Pod "web" is invalid: spec.containers[0].restartPolicyRules[0].action: Unsupported value: "RestartAllContainers": supported values: "Restart"`,

@@ -104,7 +104,7 @@ func (p *Pods) tellLost(pair *podPair, paths []string) {
 		}
 	}
 	p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofFields}, pair.tenantPod, kind.ReasonFieldsDropped, fmt.Sprintf(
-		"Super cluster %s%s does not know all that the pod asks for: it is there without %s", p.env.ID, has, strings.Join(paths, ", ")))
+		"Super cluster %s%s has made the pod without %s, which its version or its admission does not let be", p.env.ID, has, strings.Join(paths, ", ")))
 }
 
 // podCertificate returns the path of the first volume source that asks for a certificate of the pod, "" if none does.
