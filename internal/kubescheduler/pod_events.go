@@ -20,8 +20,8 @@ const ReasonInvalidPods = "InvalidPods"
 // server does, whatever the API server of a view says. Its cache ends the process where that does not hold
 // (backend/cache: UpdatePod and RemovePod call klog.FlushAndExit), or keeps what is gone:
 //
-//   - spec.nodeName of a UID never changes, nor is it taken off, once it is set. Here such a change is a deletion, then
-//     an addition.
+//   - spec.nodeName of a UID never changes from one node to another. Here such a change is a deletion, then an addition.
+//     That it is taken off is an update: TakenOff.
 //   - spec.schedulerName never changes. Its queue looks the plugins of a Pod up by it, and asks whether it is there for
 //     a Pod when that is added alone. Here such a change is a deletion, then an addition.
 //   - Another UID under the same name is a deletion, then an addition. An informer that missed the deletion, while its
@@ -93,10 +93,7 @@ func (e *PodEvents) tell(pod *corev1.Pod, isInInitialList bool) {
 		return
 	}
 	if before != nil && pod.Spec.NodeName == "" {
-		if before = e.tellBound(before, pod); before.Spec.NodeName != "" {
-			e.next.OnDelete(before)
-			before = nil
-		}
+		before = e.tellBound(before, pod)
 	}
 	e.told[name], e.names[pod.UID] = pod, name
 	if before == nil {
@@ -125,6 +122,27 @@ func (e *PodEvents) forget(name cache.ObjectName) {
 		delete(e.names, before.UID)
 		e.next.OnDelete(e.tellBound(before, nil))
 	}
+}
+
+// TakenOff returns a handler of kube-scheduler's that is told of a Pod whose node is taken off, which no API server
+// does, as of one that is deleted, then added: its cache and its queue know no other way from one to the other. It is to
+// be behind PodEvents.
+func TakenOff(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return takenOff{handler}
+}
+
+type takenOff struct{ cache.ResourceEventHandler }
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h takenOff) OnUpdate(old, current any) {
+	before, hadNode := engage.Object[*corev1.Pod](old)
+	pod, ok := engage.Object[*corev1.Pod](current)
+	if hadNode && ok && before.Spec.NodeName != "" && pod.Spec.NodeName == "" {
+		h.OnDelete(old)
+		h.OnAdd(current, false)
+		return
+	}
+	h.ResourceEventHandler.OnUpdate(old, current)
 }
 
 // movesBetweenNodes reports whether kube-scheduler would have to move a Pod from one node to another.

@@ -61,6 +61,8 @@ func TestPodEvents(t *testing.T) {
 		// missed is nil for a Pod that nobody has bound.
 		missed kubescheduler.Missed
 		want   []string
+		// behind is what stands between, nil for nothing.
+		behind func(cache.ResourceEventHandler) cache.ResourceEventHandler
 		// wantRefused is how many Pods are refused.
 		wantRefused int
 	}{
@@ -72,9 +74,14 @@ func TestPodEvents(t *testing.T) {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "r2"))},
 			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a r2"},
 		},
-		"a node that is taken off is a deletion and an addition": {
+		"a node that is taken off is a deletion and an addition for kube-scheduler": {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, "r2"))},
 			want:   []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a", "update p uid-a -> p uid-a r2"},
+			behind: kubescheduler.TakenOff,
+		},
+		"and an update for others": {
+			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, ""))},
+			want:   []string{"add p uid-a r1", "update p uid-a r1 -> p uid-a"},
 		},
 		"another scheduler is a deletion and an addition": {
 			events: []event{add(podAs("p", a, "")), update(podAs("p", a, ""), builders.Pod("web", "p").UID(a).SchedulerName("x").Obj())},
@@ -123,7 +130,7 @@ func TestPodEvents(t *testing.T) {
 		},
 		"a node that nobody was told of is told before it is taken off": {
 			events: []event{add(podAs("p", a, "")), update(podAs("p", a, ""), podAs("p", a, ""))}, missed: onNode("r1"),
-			want: []string{"add p uid-a", "update p uid-a -> p uid-a r1", "delete p uid-a r1", "add p uid-a"},
+			want: []string{"add p uid-a", "update p uid-a -> p uid-a r1", "update p uid-a r1 -> p uid-a"},
 		},
 		"and before the pod is gone": {
 			events: []event{add(podAs("p", a, "")), remove(podAs("p", a, ""))}, missed: onNode("r1"),
@@ -135,7 +142,7 @@ func TestPodEvents(t *testing.T) {
 		},
 		"a node that was told is not told again": {
 			events: []event{add(podAs("p", a, "r1")), update(podAs("p", a, "r1"), podAs("p", a, "")), add(podAs("q", b, "r2")), remove(podAs("q", b, "r2"))}, missed: onNode("r1"),
-			want: []string{"add p uid-a r1", "delete p uid-a r1", "add p uid-a", "add q uid-b r2", "delete q uid-b r2"},
+			want: []string{"add p uid-a r1", "update p uid-a r1 -> p uid-a", "add q uid-b r2", "delete q uid-b r2"},
 		},
 		"a pod without UID is refused": {events: []event{add(podAs("p", "", "r1"))}, wantRefused: 1},
 		"no pods": {events: []event{
@@ -157,11 +164,15 @@ func TestPodEvents(t *testing.T) {
 				return text
 			}
 			refused := 0
-			handler := kubescheduler.NewPodEvents(cache.ResourceEventHandlerFuncs{
+			var next cache.ResourceEventHandler = cache.ResourceEventHandlerFuncs{
 				AddFunc:    func(pod any) { got = append(got, "add "+said(pod)) },
 				UpdateFunc: func(old, pod any) { got = append(got, "update "+said(old)+" -> "+said(pod)) },
 				DeleteFunc: func(pod any) { got = append(got, "delete "+said(pod)) },
-			}, tc.missed, func(error) { refused++ })
+			}
+			if tc.behind != nil {
+				next = tc.behind(next)
+			}
+			handler := kubescheduler.NewPodEvents(next, tc.missed, func(error) { refused++ })
 			for _, event := range tc.events {
 				event(handler)
 			}
@@ -206,7 +217,7 @@ func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache, mis
 			require.NoError(t, pods.AddPod(logger, pod.(*corev1.Pod)))
 		}
 	}
-	return kubescheduler.NewPodEvents(cache.ResourceEventHandlerFuncs{
+	return kubescheduler.NewPodEvents(kubescheduler.TakenOff(cache.ResourceEventHandlerFuncs{
 		AddFunc: add,
 		UpdateFunc: func(old, pod any) {
 			if isAssigned(old) {
@@ -222,7 +233,7 @@ func assignedTo(ctx context.Context, t *testing.T, pods internalcache.Cache, mis
 				require.NoError(t, pods.RemoveAssumedPod(logger, assumed))
 			}
 		},
-	}, missed, func(error) {})
+	}), missed, func(error) {})
 }
 
 // FuzzPodEventsKeepTheCache calls a cache of kube-scheduler's with what an API server of a tenant's own may say: all

@@ -74,6 +74,8 @@ type countedInformer struct {
 	// recovered is that of boundedFactory. before returns what comes between the one listener and its handlers, nil for
 	// recovered alone; it is set before the informer runs.
 	recovered, before func(cache.ResourceEventHandler) cache.ResourceEventHandler
+	// each returns what comes before a handler that is added from now on, nil for nothing.
+	each func(cache.ResourceEventHandler) cache.ResourceEventHandler
 
 	mu    sync.Mutex
 	begun bool
@@ -191,6 +193,9 @@ func (c *countedInformer) AddEventHandler(handler cache.ResourceEventHandler) (c
 	defer c.mu.Unlock()
 	if c.begun {
 		return c.SharedIndexInformer.AddEventHandler(c.recovered(handler)) //nolint:wrapcheck // it is the informer's
+	}
+	if c.each != nil {
+		handler = c.each(handler)
 	}
 	added := &removable{informer: c, handler: handler}
 	c.handlers.all = append(c.handlers.all, added)

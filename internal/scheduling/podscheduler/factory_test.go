@@ -1,6 +1,7 @@
 package podscheduler
 
 import (
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -82,4 +83,28 @@ func TestHandlersOfOneInformer(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, of("late"))
 	require.Empty(t, of("removed"))
 	require.EqualError(t, informer.SetTransform(nil), "the informer has begun")
+}
+
+// TestNodeTakenOff: kube-scheduler is told of a deletion and an addition, and choices keep what they know of the pod.
+func TestNodeTakenOff(t *testing.T) {
+	t.Parallel()
+	chosen := NewChoices()
+	factory := NewInformers(t.Context(), builders.Clientset(), view.NewNodeSource(), chosen, nil, func(err error) { t.Error(err) })
+	pods := factory.(*boundedFactory).informers[reflect.TypeFor[*corev1.Pod]()]
+	var told []string
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(pod any) { told = append(told, "add "+pod.(*corev1.Pod).Spec.NodeName) },
+		UpdateFunc: func(_, pod any) { told = append(told, "update "+pod.(*corev1.Pod).Spec.NodeName) },
+		DeleteFunc: func(pod any) { told = append(told, "delete "+pod.(*corev1.Pod).Spec.NodeName) },
+	})
+	require.NoError(t, err)
+	chosen.bound.Insert("uid")
+	listener := pods.before(&pods.handlers)
+	on := func(node string) *corev1.Pod { return builders.Pod("web", "p").UID("uid").Node(node).Obj() }
+	listener.OnAdd(on("r1"), false)
+	listener.OnUpdate(on("r1"), on(""))
+	require.Equal(t, []string{"add r1", "delete r1", "add "}, told)
+	require.True(t, chosen.bound.Has("uid"))
+	listener.OnDelete(on(""))
+	require.False(t, chosen.bound.Has("uid"))
 }

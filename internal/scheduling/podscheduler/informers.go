@@ -58,12 +58,14 @@ func NewInformers(
 			options.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 		})
 	})
-	factory.informers[reflect.TypeFor[*corev1.Pod]()].before = func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+	counted := factory.informers[reflect.TypeFor[*corev1.Pod]()]
+	counted.before = func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
 		return recovered(kubescheduler.NewPodEvents(handler, chosen.missed, fail))
 	}
 	if chosen != nil {
 		_, _ = pods.AddEventHandler(chosen.handler()) // adding a handler fails only on a stopped informer
 	}
+	counted.each = kubescheduler.TakenOff // the others are kube-scheduler's
 	// InformerFor sets the factory's own transform, so ours comes after it. It fails only on a started informer.
 	isChosen := view.IsLabeled
 	if chosen != nil {
