@@ -232,7 +232,7 @@ drills: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Drain, lose and return super
 	$(GO) test -tags drills -count 1 -timeout 35m $(if $(TEST_JSON),,-v) $$TEST_ARGS ./test/drills -args -away $(AWAY)
 
 # The commit of the version before, which users have: that of the last release, or of a landing.
-PREVIOUS ?= a511db04575dad8228fb04272fc8b7d46cd5e2f2
+PREVIOUS ?= 540046eb985c3f733d8a92074c93b77d7fc658e2
 _output/previous/%/bin/syncer:
 	@mkdir -p $(@D) && git archive $* | tar -x -C $(@D)/..
 	cd $(@D)/.. && $(GO) build -o bin/ ./cmd/vc-scheduler ./cmd/syncer
