@@ -56,7 +56,8 @@ type Placer struct {
 	Config *config.KubeSchedulerConfiguration
 	// Sink takes decisions and refusals.
 	Sink Sink
-	// KubeConfig leads to the cluster where plugins of the profiles find objects other than Pods and Nodes. Nil: no API server is asked, and there are no such objects.
+	// KubeConfig leads to the cluster where plugins of the profiles find objects other than Pods and Nodes. Nil: no API
+	// server is asked, and there are no such objects.
 	KubeConfig *rest.Config
 
 	// filterEach filters each slice anew, as equal as it may be to the one before.

@@ -176,8 +176,8 @@ type Reading struct {
 }
 
 // Taken returns what a pod takes of its node by kube-scheduler's rules: init containers, sidecars, overhead, pod-level
-// requests. Amounts are at most MaxAmount each. Of what kubelets of 1.36 say that they have allocated, overhead is a part,
-// and counts twice, as it does for kube-scheduler (kubernetes/kubernetes#139627).
+// requests. Amounts are at most MaxAmount each. Of what kubelets of 1.36 say that they have allocated, overhead is a
+// part, and counts twice, as it does for kube-scheduler (kubernetes/kubernetes#139627).
 func Taken(pod *corev1.Pod, reading Reading) Amounts {
 	taken := Of(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		UseStatusResources: reading.Status, InPlacePodLevelResourcesVerticalScalingEnabled: reading.Status,

@@ -16,8 +16,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// demand is what a pod demands of the one node that it runs on, and of the version of its super cluster. It is computed at PreFilter and PreScore, and not
-// changed afterwards.
+// demand is what a pod demands of the one node that it runs on, and of the version of its super cluster. It is computed
+// at PreFilter and PreScore, and not changed afterwards.
 type demand struct {
 	pod     *corev1.Pod
 	amounts slice.Amounts
