@@ -292,15 +292,52 @@ func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 	})
 }
 
-// TestUnreserveOfAMemberLetGo: Permit may have rejected a member just before it was let go. No event tries it then.
+// TestUnreserveOfAMemberLetGo: kube-scheduler tries a member whose choice was not written again, and waits before that.
 func TestUnreserveOfAMemberLetGo(t *testing.T) {
 	pl, handle, pods := placing(t, 3)
 	_, _, what := pl.gangs.permit(mpi, pods[1].UID, 2)
 	require.Equal(t, goes, what)
 	pl.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "r1")
-	require.Equal(t, []string{"mpi-1"}, handle.activated)
+	require.Empty(t, handle.activated)
 	require.Equal(t, map[types.UID]string{"mpi-2": "r1"}, pl.gangs.letGo[mpi])
 	require.Empty(t, handle.rejected, "the others stay where they are")
+}
+
+// TestTimeOfAGang: with the time of its first member a gang is given up as a whole, and only the gang whose time it is.
+func TestTimeOfAGang(t *testing.T) {
+	whole := map[types.UID]bool{"mpi-1": true, "mpi-2": true}
+	for name, tc := range map[string]struct {
+		meanwhile func(s *State)
+		want      map[types.UID]bool
+		outcome   outcome
+	}{
+		"too few":          {meanwhile: func(*State) {}, want: whole, outcome: lost},
+		"placed":           {meanwhile: func(s *State) { s.permit(mpi, "mpi-2", 2) }, outcome: lost},
+		"given up":         {meanwhile: func(s *State) { s.lose(mpi, true, true) }, outcome: lost},
+		"tried anew since": {meanwhile: func(s *State) { s.permit(mpi, "mpi-2", 2); s.reserve(mpi, "mpi-1", "r1") }, outcome: waits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewState()
+				var released map[types.UID]bool
+				s.expireAfter(mpi, time.Minute, nil) // nothing is being placed
+				s.reserve(mpi, "mpi-1", "r1")
+				s.expireAfter(mpi, time.Minute, func(members map[types.UID]bool) { released = members })
+				s.reserve(mpi, "mpi-2", "r1")
+				tc.meanwhile(s)
+				<-time.After(time.Minute)
+				synctest.Wait()
+				require.Equal(t, tc.want, released)
+				_, _, outcome := s.permit(mpi, "mpi-1", 2)
+				require.Equal(t, tc.outcome, outcome)
+				for uid := range released {
+					s.forget(mpi, uid)
+				}
+				_, again := s.end(mpi)
+				require.Equal(t, tc.want != nil, again)
+			})
+		})
+	}
 }
 
 // TestPodMadeAnew: of a pod whose deletion no watch told of, before another one of its name, nothing is kept.

@@ -29,6 +29,9 @@ const (
 
 	// maxWait bounds permitWaitingTimeSeconds: for as long no other group of a tenant is placed.
 	maxWait = 10 * time.Minute
+	// graceTime is how much later than the gang's time kube-scheduler's own in Permit is over. That one is for a member
+	// which was about to wait when the others were released.
+	graceTime = time.Second
 	// maxMembers bounds the pods that name one group: each that is tried costs as much as there are. It is the default
 	// of limits.pendingPods, beyond which no gang can be.
 	maxMembers = 2000
@@ -372,7 +375,8 @@ func (pl *Coscheduling) Reserve(ctx context.Context, state fwk.CycleState, pod *
 }
 
 // Unreserve takes Reserve back, and releases the other members: they are too few without this one. Members that were
-// let go stay where they are, and one of them whose choice was not written is tried again, there.
+// let go stay where they are, and kube-scheduler tries one of them whose choice was not written again, there, with its
+// backoff.
 func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
 	group := GroupOf(pod)
 	if group.Name == "" {
@@ -382,9 +386,7 @@ func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *co
 		pl.release(pl.gangs.lose(group, false, true), fmt.Sprintf("gang %s: pod %s was not placed", group.Name, pod.Name))
 		pl.end(ctx, group)
 	}
-	if pl.gangs.takeBack(group, pod.UID) {
-		pl.activate(ctx, pod) // Permit may have rejected it just before it was let go
-	}
+	pl.gangs.takeBack(group, pod.UID)
 }
 
 // Permit holds a member until as many as the group needs have a super cluster, then lets all of them go.
@@ -396,9 +398,13 @@ func (pl *Coscheduling) Permit(ctx context.Context, state fwk.CycleState, pod *c
 	members, blocked, outcome := pl.gangs.permit(found.group, pod.UID, found.needed)
 	switch outcome {
 	case waits:
-		// One of them is out of time first, and releases the others: kube-scheduler's WaitingPods write without a lock when
-		// two reject one (waiting_pods_map.go of 1.37, stopWithStatus).
-		return fwk.NewStatus(fwk.Wait), pl.patience(found.timeout) + time.Duration(len(members)-1)*time.Millisecond
+		patience := pl.patience(found.timeout)
+		if len(members) == 1 {
+			pl.gangs.expireAfter(found.group, patience, func(members map[types.UID]bool) {
+				pl.release(members, fmt.Sprintf("gang %s: not all members that it needs found a super cluster within %s", found.group.Name, patience))
+			})
+		}
+		return fwk.NewStatus(fwk.Wait), patience + graceTime
 	case lost:
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("gang %s: another member does not fit where the others do", found.group.Name)), 0
 	}
@@ -421,8 +427,8 @@ func (pl *Coscheduling) checkLetGo(pod *corev1.Pod, group types.NamespacedName) 
 	}
 }
 
-// patience returns how long a member waits for the others. The seconds of a PodGroup only shorten it: kube-scheduler's
-// queue keeps all events since the oldest member that waits, for as long.
+// patience returns how long the first member waits for the others. The seconds of a PodGroup only shorten it:
+// kube-scheduler's queue keeps all events since the oldest member that waits, for as long.
 func (pl *Coscheduling) patience(seconds *int32) time.Duration {
 	if seconds == nil {
 		return pl.wait

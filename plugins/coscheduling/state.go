@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,6 +64,8 @@ type gang struct {
 	// lost is whether it cannot be placed any more, so that its members are released, and again whether it is to be
 	// tried anew at once.
 	lost, again bool
+	// expiry loses it, nil before a member waits.
+	expiry *time.Timer
 }
 
 // outcome is what becomes of a member.
@@ -272,25 +275,23 @@ func (s *State) unlead(name types.NamespacedName, is func(leader types.UID) bool
 	}
 }
 
-// takeBack forgets that a member was let go, and reports whether it was: the informer shows it there, or it is not
-// there.
-func (s *State) takeBack(name types.NamespacedName, pod types.UID) bool {
+// takeBack forgets that a member was let go: the informer shows it there, or it is not there.
+func (s *State) takeBack(name types.NamespacedName, pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.drop(name, pod)
+	s.drop(name, pod)
 }
 
 // drop is takeBack for who holds mu.
-func (s *State) drop(name types.NamespacedName, pod types.UID) bool {
+func (s *State) drop(name types.NamespacedName, pod types.UID) {
 	if _, noted := s.letGo[name][pod]; !noted {
-		return false
+		return
 	}
 	delete(s.letGo[name], pod)
 	if len(s.letGo[name]) == 0 {
 		delete(s.letGo, name)
 	}
 	s.changed(name)
-	return true
 }
 
 // reserve notes the super cluster of a member, and reports whether it is the first.
@@ -325,17 +326,56 @@ func (s *State) failed(name types.NamespacedName, pod types.UID, spare int) bool
 func (s *State) lose(name types.NamespacedName, unfit, again bool) map[types.UID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name || s.placing.lost {
+	if s.placing == nil || s.placing.name != name {
 		return nil
 	}
-	s.placing.lost, s.placing.again = true, again
-	if unfit {
+	if unfit && !s.placing.lost {
 		if s.tried[name] == nil {
 			s.tried[name] = sets.New[string]()
 		}
 		s.tried[name].Insert(s.placing.first)
 	}
-	return s.placing.members()
+	return s.placing.lose(again)
+}
+
+// expireAfter loses the gang that is being placed after patience, if it is neither placed nor lost until then, has it
+// tried anew, and calls release with its reserved members. Who lets members go decides under the same lock, which
+// kube-scheduler's own time in Permit does not know: a member that it rejects may be let go at the same moment.
+func (s *State) expireAfter(name types.NamespacedName, patience time.Duration, release func(members map[types.UID]bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	placing := s.placing
+	if placing == nil || placing.name != name {
+		return
+	}
+	placing.expiry = time.AfterFunc(patience, func() { release(s.expire(placing)) })
+}
+
+// expire is lose for a gang whose time is over, nil if another one is being placed now.
+func (s *State) expire(over *gang) map[types.UID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.placing != over {
+		return nil
+	}
+	return over.lose(true)
+}
+
+// done ends what is being placed. The caller holds mu.
+func (s *State) done() {
+	if s.placing.expiry != nil {
+		s.placing.expiry.Stop()
+	}
+	s.placing = nil
+}
+
+// lose gives the gang up, and returns its reserved members, nil if it is lost already. The caller holds mu.
+func (g *gang) lose(again bool) map[types.UID]bool {
+	if g.lost {
+		return nil
+	}
+	g.lost, g.again = true, again
+	return g.members()
 }
 
 // members returns those that are reserved.
@@ -380,7 +420,7 @@ func (s *State) end(name types.NamespacedName) (blocked []*corev1.Pod, again boo
 		return nil, false
 	}
 	again = s.placing.again
-	s.placing = nil
+	s.done()
 	return s.unblock(), again
 }
 
@@ -410,7 +450,7 @@ func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (ma
 	s.changed(name)
 	members := s.placing.members()
 	delete(members, pod)
-	s.placing = nil
+	s.done()
 	delete(s.tried, name)
 	return members, s.unblock(), goes
 }
