@@ -59,12 +59,12 @@ type connection struct {
 
 	mu          sync.Mutex
 	id          string // owned by the Cluster, "" for none
-	declared    declared
+	declared    usage.Declared
 	version     skew.Version // of Kubernetes, as it said last
 	unversioned error        // why version is not known, nil if it is
 }
 
-func (c *Controller) connect(cluster types.NamespacedName, config *rest.Config, said declared) *connection {
+func (c *Controller) connect(cluster types.NamespacedName, config *rest.Config, said usage.Declared) *connection {
 	return &connection{
 		controller: c, cluster: cluster, config: config, declared: said, dirty: make(chan struct{}, 1), probed: make(chan tenancy.Reason, 1),
 	}
@@ -83,7 +83,7 @@ func (c *connection) setID(id string) {
 	c.id = id
 }
 
-func (c *connection) setDeclared(said declared) {
+func (c *connection) setDeclared(said usage.Declared) {
 	c.mu.Lock()
 	c.declared = said
 	c.mu.Unlock()
@@ -372,7 +372,7 @@ func (c *connection) desiredNode(ledger *usage.Ledger, id string, failed tenancy
 	said, version, unversioned := c.declared, c.version, c.unversioned
 	c.mu.Unlock()
 	d := &desiredNode{
-		id: id, uid: c.uid, cluster: c.cluster, capacity: said.of(ledger.Capacity()), declared: said, version: version, unversioned: unversioned,
+		id: id, uid: c.uid, cluster: c.cluster, capacity: said.Of(ledger.Capacity()), declared: said, version: version, unversioned: unversioned,
 		ready: metav1.ConditionTrue,
 	}
 	d.reason, d.message = readyMessage(&d.capacity)

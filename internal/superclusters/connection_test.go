@@ -91,7 +91,7 @@ func TestDeadServer(t *testing.T) {
 		current := func() tenancy.Reason {
 			name := types.NamespacedName{Namespace: "default", Name: "first"}
 			state, running := supervisor.Ensure(name, "1", func() *served {
-				conn := controller.connect(name, &rest.Config{Host: "https://r1"}, declared{})
+				conn := controller.connect(name, &rest.Config{Host: "https://r1"}, usage.Declared{})
 				conn.client = inSuper
 				return &served{conn}
 			})
@@ -155,7 +155,7 @@ func TestVersion(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, <-ended, context.Canceled)
 		}()
-		conn := controller.connect(types.NamespacedName{Namespace: "default", Name: "first"}, &rest.Config{Host: "https://r1"}, declared{})
+		conn := controller.connect(types.NamespacedName{Namespace: "default", Name: "first"}, &rest.Config{Host: "https://r1"}, usage.Declared{})
 		conn.client = inSuper
 		outside := func(text string) string {
 			parsed, err := skew.Parse(text)
@@ -238,7 +238,7 @@ func TestBackWithinSeconds(t *testing.T) {
 					}()
 					name := types.NamespacedName{Namespace: "default", Name: "first"}
 					_, running := supervisor.Ensure(name, "1", func() *served {
-						conn := controller.connect(name, &rest.Config{Host: "https://r1"}, declared{})
+						conn := controller.connect(name, &rest.Config{Host: "https://r1"}, usage.Declared{})
 						conn.client = inSuper
 						return &served{conn}
 					})
@@ -444,7 +444,7 @@ func (h *servedBed) answer(err error) {
 func (h *servedBed) ensure() engage.State {
 	h.t.Helper()
 	state, running := h.supervisor.Ensure(firstCluster, "1", func() *served {
-		conn := h.connect(firstCluster, &rest.Config{Host: "https://r1"}, declared{})
+		conn := h.connect(firstCluster, &rest.Config{Host: "https://r1"}, usage.Declared{})
 		conn.client = h.super
 		return &served{conn}
 	})
@@ -501,7 +501,7 @@ func TestOutcomesOfConnect(t *testing.T) {
 			inSuper.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return tc.refused, nil, errors.New("connection refused")
 			})
-			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
+			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, usage.Declared{})
 			conn.client = inSuper
 			err := conn.Connect(t.Context())
 			got := ""
@@ -525,7 +525,7 @@ func TestSilentWhileItIsRead(t *testing.T) {
 	controller := &Controller{Client: builders.Client(scheme.Scheme).Build()}
 	controller.setDefaults()
 	inSuper := builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
-	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, usage.Declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
 	require.NoError(t, conn.Probe(t.Context()))
@@ -549,7 +549,7 @@ func TestIDChangesWhileServed(t *testing.T) {
 	controller.setDefaults()
 	info := superClusterInfo("r1")
 	inSuper := builders.Clientset(info, kubeSystem("uid-r1"))
-	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, usage.Declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
 	require.NoError(t, conn.Probe(t.Context()))
@@ -587,7 +587,7 @@ func TestAnotherSuperClusterWhileServed(t *testing.T) {
 			answer := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "10"}, Items: []corev1.Namespace{*kubeSystem("uid-r1")}}
 			inSuper := builders.Clientset(superClusterInfo("r1"))
 			inSuper.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, answer, nil })
-			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
+			conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, usage.Declared{})
 			conn.client = inSuper
 			require.NoError(t, conn.Connect(t.Context()))
 			answer = &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: tc.version}, Items: []corev1.Namespace{*kubeSystem(types.UID(tc.uid))}}
@@ -607,7 +607,7 @@ func TestAnotherSuperClusterWhileServed(t *testing.T) {
 // TestMayNotRead: a super cluster that answers, and lets vc-scheduler read no claims, is not one that is lost.
 func TestMayNotRead(t *testing.T) {
 	t.Parallel()
-	conn := (&Controller{}).connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
+	conn := (&Controller{}).connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, usage.Declared{})
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "", errors.New("no role"))
 	var failed *engage.Failure
 	require.ErrorAs(t, conn.ended(fmt.Errorf("reading nodes, pods, quotas and claims: %w", forbidden)), &failed)
@@ -624,7 +624,7 @@ func TestNameless(t *testing.T) {
 	controller := &Controller{Client: inMeta}
 	controller.setDefaults()
 	inSuper := builders.Clientset(superClusterInfo("r1"), kubeSystem("uid-r1"))
-	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, declared{})
+	conn := controller.connect(types.NamespacedName{Name: "mine"}, &rest.Config{Host: "https://r1"}, usage.Declared{})
 	conn.client = inSuper
 	require.NoError(t, conn.Connect(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())

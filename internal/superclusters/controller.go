@@ -74,9 +74,9 @@ type Controller struct {
 	measures   measures
 
 	mu         sync.Mutex
-	declared   map[types.NamespacedName]declared  // by Cluster, the last valid ones
-	podsListed map[types.NamespacedName]time.Time // when the pods of the virtual Node were listed last
-	retiring   map[string]types.NamespacedName    // by super cluster id, the Cluster whose virtual Node waits for namespaces
+	declared   map[types.NamespacedName]usage.Declared // by Cluster, the last valid ones
+	podsListed map[types.NamespacedName]time.Time      // when the pods of the virtual Node were listed last
+	retiring   map[string]types.NamespacedName         // by super cluster id, the Cluster whose virtual Node waits for namespaces
 }
 
 func (c *Controller) setDefaults() {
@@ -87,7 +87,7 @@ func (c *Controller) setDefaults() {
 	c.supervisor.RetryPeriod = retryPeriod
 	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf}
 	c.warnings.recorder = c.Recorder
-	c.declared, c.podsListed = map[types.NamespacedName]declared{}, map[types.NamespacedName]time.Time{}
+	c.declared, c.podsListed = map[types.NamespacedName]usage.Declared{}, map[types.NamespacedName]time.Time{}
 	c.retiring, c.measures.emptied = map[string]types.NamespacedName{}, c.emptied
 }
 
@@ -282,22 +282,22 @@ func (c *Controller) emptied(id string) {
 
 // readDeclared returns what the operator says in the annotations of a Cluster, of an invalid one what was said last. Of
 // storage of which this process has heard nothing else there is none: it would be given away as if there were no end.
-func (c *Controller) readDeclared(cluster *metav1.PartialObjectMetadata) declared {
+func (c *Controller) readDeclared(cluster *metav1.PartialObjectMetadata) usage.Declared {
 	name := client.ObjectKeyFromObject(cluster)
 	c.mu.Lock()
 	said, known := c.declared[name]
 	c.mu.Unlock()
 	headroom, err := usage.ParseHeadroom(cluster.Annotations[schedulerv1alpha1.AnnotationHeadroom])
 	if c.warnInvalid(cluster, "headroom", schedulerv1alpha1.AnnotationHeadroom, ReasonInvalidHeadroom, err); err == nil {
-		said.headroom = headroom
+		said.Headroom = headroom
 	}
-	storage, err := ParseStorage(cluster.Annotations[schedulerv1alpha1.AnnotationStorage])
+	storage, err := usage.ParseStorage(cluster.Annotations[schedulerv1alpha1.AnnotationStorage])
 	c.warnInvalid(cluster, "storage", schedulerv1alpha1.AnnotationStorage, ReasonInvalidStorage, err)
 	switch {
 	case err == nil:
-		said.storage = storage
+		said.Storage = storage
 	case !known:
-		said.storage = new(int64)
+		said.Storage = new(int64)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

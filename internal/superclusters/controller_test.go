@@ -273,10 +273,10 @@ func TestReadStorage(t *testing.T) {
 		cluster := clusterNamed("first")
 		cluster.Annotations = map[string]string{schedulerv1alpha1.AnnotationStorage: storage, schedulerv1alpha1.AnnotationHeadroom: headroom}
 		said := controller.readDeclared(cluster)
-		if said.storage != nil && *said.storage == 0 {
+		if said.Storage != nil && *said.Storage == 0 {
 			return "none"
 		}
-		return said.headroom.Apply(said.of(usage.Capacity{}).Offered).String()
+		return said.Headroom.Apply(said.Of(usage.Capacity{}).Offered).String()
 	}
 	require.Equal(t, "none", read("much", ""), "none was valid yet: nothing is given away")
 	require.Contains(t, <-recorder.Events, "Warning InvalidStorage Annotation "+schedulerv1alpha1.AnnotationStorage)
@@ -295,7 +295,7 @@ func TestReadHeadroom(t *testing.T) {
 		cluster := clusterNamed("first")
 		cluster.Annotations = map[string]string{schedulerv1alpha1.AnnotationHeadroom: annotation}
 		said := controller.readDeclared(cluster)
-		return said.headroom.Apply(amounts(offered)).String()
+		return said.Headroom.Apply(amounts(offered)).String()
 	}
 	require.Equal(t, "cpu=10", read("many"), "none was valid yet")
 	require.Contains(t, <-recorder.Events, "Warning InvalidHeadroom Annotation "+schedulerv1alpha1.AnnotationHeadroom)

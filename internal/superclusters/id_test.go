@@ -36,7 +36,7 @@ func connected(t *testing.T, uid types.UID, objects ...client.Object) (inMeta cl
 	go func() { _ = supervisor.Start(t.Context()) }()
 	return inMeta, func() engage.State {
 		state, running := supervisor.Ensure(firstCluster, "1", func() *served {
-			conn := controller.connect(firstCluster, &rest.Config{Host: "https://r1"}, declared{})
+			conn := controller.connect(firstCluster, &rest.Config{Host: "https://r1"}, usage.Declared{})
 			conn.client = builders.Clientset(superClusterInfo("r1"), kubeSystem(uid))
 			return &served{conn}
 		})

@@ -434,12 +434,6 @@ func (c *Controller) goneCluster(nodes []corev1.Node) {
 	}
 }
 
-// overcommit returns what is committed beyond what a super cluster can hold for tenants, headroom kept.
-func overcommit(capacity *usage.Capacity, headroom usage.Headroom) (excess, room slice.Amounts) {
-	room = headroom.Apply(capacity.Offered)
-	return capacity.Committed.Minus(room), room
-}
-
 // recordOvercommitted records an Event on a Cluster when its virtual Node's condition Overcommitted has changed.
 func (c *Controller) recordOvercommitted(ctx context.Context, name types.NamespacedName, condition *corev1.NodeCondition) {
 	kind := c.kind.Load()

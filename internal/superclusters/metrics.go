@@ -46,7 +46,7 @@ func (m *Metrics) set(id string, d *desiredNode, used int64, size slice.Amounts)
 	if m == nil {
 		return
 	}
-	excess, room := overcommit(&d.capacity, d.declared.headroom)
+	excess, room := d.declared.Overcommit(&d.capacity)
 	m.forget(id)
 	for name := range room.Plus(excess) {
 		dimension := slice.DimensionOf(name)

@@ -109,7 +109,7 @@ type desiredNode struct {
 	uid      types.UID
 	cluster  types.NamespacedName
 	capacity usage.Capacity // with what is declared
-	declared declared
+	declared usage.Declared
 	version  skew.Version
 	// unversioned is why version is not known, nil if it is.
 	unversioned error
@@ -204,8 +204,8 @@ func applyTopology(node *corev1.Node, wanted map[string]string) {
 func applyStatus(node *corev1.Node, d *desiredNode, now time.Time) bool {
 	changed := false
 	if d.capacity.AllNodes > 0 || d.ready == metav1.ConditionTrue {
-		room := d.declared.headroom.Apply(d.capacity.Offered).Minus(d.capacity.Beyond)
-		if d.declared.storage != nil {
+		room := d.declared.Headroom.Apply(d.capacity.Offered).Minus(d.capacity.Beyond)
+		if d.declared.Storage != nil {
 			room[corev1.ResourceStorage] += 0 // none is left: without the row it would take any amount
 		}
 		list := room.List()
@@ -294,7 +294,7 @@ const maxOvercommitted = 8
 
 // overcommitted returns the condition Overcommitted, without times.
 func overcommitted(d *desiredNode) corev1.NodeCondition {
-	excess, room := overcommit(&d.capacity, d.declared.headroom)
+	excess, room := d.declared.Overcommit(&d.capacity)
 	condition := corev1.NodeCondition{
 		Type: schedulerv1alpha1.NodeOvercommitted, Status: corev1.ConditionFalse, Reason: ReasonWithinCapacity,
 		Message: "What tenants have reserved and may use is within what the super cluster can hold",

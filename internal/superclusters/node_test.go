@@ -145,7 +145,7 @@ func TestOvercommitted(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			d := desired("", "")
-			d.declared.headroom = headroom
+			d.declared.Headroom = headroom
 			d.capacity.Beyond, d.capacity.Committed = slice.Amounts{"cpu": tc.beyond}, slice.Amounts{"cpu": tc.committed}
 			node := newNode(d)
 			require.True(t, applyStatus(node, d, now))
@@ -180,15 +180,15 @@ func TestDeclaredStorage(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			var said declared
+			var said usage.Declared
 			var err error
-			said.storage, err = ParseStorage(tc.text)
+			said.Storage, err = usage.ParseStorage(tc.text)
 			require.NoError(t, err)
-			said.headroom, err = usage.ParseHeadroom(tc.headroom)
+			said.Headroom, err = usage.ParseHeadroom(tc.headroom)
 			require.NoError(t, err)
 			d := desired("", "")
 			d.capacity.Beyond, d.capacity.Committed = slice.Amounts{"storage": tc.beyond}, slice.Amounts{"storage": tc.committed}
-			d.declared, d.capacity = said, said.of(d.capacity)
+			d.declared, d.capacity = said, said.Of(d.capacity)
 			node := newNode(d)
 			require.True(t, applyStatus(node, d, now))
 			require.False(t, applyStatus(node, d, now.Add(time.Minute)))
@@ -200,17 +200,6 @@ func TestDeclaredStorage(t *testing.T) {
 			condition := findCondition(node, schedulerv1alpha1.NodeOvercommitted)
 			require.Equal(t, tc.wantCondition, string(condition.Status)+"/"+condition.Reason)
 		})
-	}
-}
-
-func TestParseStorage(t *testing.T) {
-	t.Parallel()
-	for text, wantErr := range map[string]string{
-		"much": `storage is "much": want a quantity such as 10Ti`, "-1Gi": "must not be negative", "9Pi": "is larger than any pool",
-		"10000000000000000000000000000000000": "storage is longer than 32 characters",
-	} {
-		_, err := ParseStorage(text)
-		require.ErrorContains(t, err, wantErr)
 	}
 }
 

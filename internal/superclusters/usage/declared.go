@@ -1,4 +1,4 @@
-package superclusters
+package usage
 
 import (
 	"fmt"
@@ -8,17 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/superpool/superpool/internal/slice"
-	"github.com/superpool/superpool/internal/superclusters/usage"
 )
 
 // maxStorageLength bounds what is parsed of a storage annotation.
 const maxStorageLength = 32
 
-// declared is what the operator says of a super cluster, in annotations of its Cluster. The zero value says nothing.
-type declared struct {
-	headroom usage.Headroom
-	// storage is how many bytes it can hold for claims of tenants, nil for any number: nodes do not say.
-	storage *int64
+// Declared is what the operator says of a super cluster, in annotations of its Cluster. The zero value says nothing.
+type Declared struct {
+	Headroom Headroom
+	// Storage is how many bytes it can hold for claims of tenants, nil for any number: nodes do not say.
+	Storage *int64
 }
 
 // ParseStorage reads a storage annotation: a quantity. "" is nil: the super cluster takes any amount.
@@ -41,12 +40,19 @@ func ParseStorage(text string) (*int64, error) {
 	return &bytes, nil
 }
 
-// of returns the capacity of a super cluster of which that is said. Where nothing is said of its storage, none counts.
-func (d *declared) of(capacity usage.Capacity) usage.Capacity {
-	if d.storage == nil {
+// Of returns the capacity of a super cluster of which that is said. Where nothing is said of its storage, none counts.
+func (d *Declared) Of(capacity Capacity) Capacity {
+	if d.Storage == nil {
 		capacity.Beyond, capacity.Committed = capacity.Beyond.OfPods(), capacity.Committed.OfPods()
 		return capacity
 	}
-	capacity.Offered = capacity.Offered.Plus(slice.Amounts{corev1.ResourceStorage: *d.storage})
+	capacity.Offered = capacity.Offered.Plus(slice.Amounts{corev1.ResourceStorage: *d.Storage})
 	return capacity
+}
+
+// Overcommit returns what is committed beyond what a super cluster of that capacity (Of) can hold for tenants, headroom
+// kept, and what it can hold.
+func (d *Declared) Overcommit(capacity *Capacity) (excess, room slice.Amounts) {
+	room = d.Headroom.Apply(capacity.Offered)
+	return capacity.Committed.Minus(room), room
 }
