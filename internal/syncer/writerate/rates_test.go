@@ -1,4 +1,4 @@
-package kind
+package writerate
 
 import (
 	"reflect"
@@ -12,7 +12,7 @@ import (
 func TestWriteRateHasNoGap(t *testing.T) {
 	t.Parallel()
 	free := []string{"Get", "List", "Watch", "Delete", "DeleteAllOf", "SubResource", "SubResourceGet"}
-	funcs := reflect.ValueOf((&writeRates{}).funcs())
+	funcs := reflect.ValueOf(New(nil, nil).funcs())
 	for i := range funcs.NumField() {
 		name := funcs.Type().Field(i).Name
 		require.Equal(t, !slices.Contains(free, name), !funcs.Field(i).IsNil(), name)
