@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	componentversion "k8s.io/component-base/version"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -23,7 +24,7 @@ const (
 
 // Version is that of an API server of Kubernetes 1. The zero Version is one that is not known.
 type Version struct {
-	// Text is what it says, without what surrounds it: v1.34.10, v1.31.1-eks-a5ec690.
+	// Text is what it says, without what surrounds it: v1.34.10, v1.31.1-eks-a5ec690, v1.36.0+emulated.by.1.37.
 	Text  string
 	Minor uint
 }
@@ -38,6 +39,26 @@ func Parse(text string) (Version, error) {
 		return Version{}, fmt.Errorf("it says version %q, which is none of Kubernetes 1", text)
 	}
 	return Version{Text: "v" + parsed.String(), Minor: parsed.Minor()}, nil
+}
+
+// Said reads what an API server says of its version. It has the version that it emulates (--emulated-version): it knows
+// no fields of a newer one.
+func Said(said *apiversion.Info) (Version, error) {
+	found, err := Parse(said.GitVersion)
+	if err != nil || said.EmulationMinor == "" {
+		return found, err
+	}
+	if len(said.EmulationMajor)+len(said.EmulationMinor) > maxText {
+		return Version{}, fmt.Errorf("it says that it emulates a version of more than %d bytes", maxText)
+	}
+	emulated, err := version.ParseMajorMinor(said.EmulationMajor + "." + said.EmulationMinor)
+	if err != nil || emulated.Major() != 1 {
+		return Version{}, fmt.Errorf("it says that it emulates %q.%q, which is no version of Kubernetes 1", said.EmulationMajor, said.EmulationMinor)
+	}
+	if emulated.Minor() >= found.Minor {
+		return found, nil
+	}
+	return Parse(fmt.Sprintf("v1.%d.0+emulated.by.1.%d", emulated.Minor(), found.Minor))
 }
 
 // Of returns the version of the super cluster that a virtual Node stands for.

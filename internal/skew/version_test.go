@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/version"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/skew"
@@ -38,11 +39,36 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add("v1.34.10")
-	f.Add("v1.34.0-rc.1+k3s1")
-	f.Fuzz(func(t *testing.T, text string) {
-		got, err := skew.Parse(text)
+func TestSaid(t *testing.T) {
+	t.Parallel()
+	ours := skew.Version{Text: "v1.37.2", Minor: 37}
+	for name, tc := range map[string]struct {
+		major, minor string
+		want         skew.Version
+	}{
+		"before 1.31":            {want: ours},
+		"itself":                 {major: "1", minor: "37", want: ours},
+		"an older one":           {major: "1", minor: "34", want: skew.Version{Text: "v1.34.0+emulated.by.1.37", Minor: 34}},
+		"a newer one, as if":     {major: "1", minor: "38", want: ours},
+		"of another Kubernetes":  {major: "2", minor: "0"},
+		"no major":               {minor: "34"},
+		"no number":              {major: "1", minor: "x"},
+		"more than a version is": {major: "1", minor: strings.Repeat("3", 64)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := skew.Said(&version.Info{GitVersion: "v1.37.2", EmulationMajor: tc.major, EmulationMinor: tc.minor})
+			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.want == skew.Version{}, err != nil)
+		})
+	}
+}
+
+func FuzzSaid(f *testing.F) {
+	f.Add("v1.34.10", "", "")
+	f.Add("v1.34.0-rc.1+k3s1", "1", "33")
+	f.Fuzz(func(t *testing.T, text, major, minor string) {
+		got, err := skew.Said(&version.Info{GitVersion: text, EmulationMajor: major, EmulationMinor: minor})
 		if err != nil {
 			require.Less(t, len(err.Error()), 512)
 			return

@@ -171,7 +171,7 @@ func (c *connection) readVersion(ctx context.Context) {
 	var version skew.Version
 	said, err := c.client.Discovery().ServerVersionWithContext(ctx)
 	if err == nil {
-		version, err = skew.Parse(said.GitVersion)
+		version, err = skew.Said(said)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,7 +45,7 @@ func AskVersion(ctx context.Context, config *rest.Config) (skew.Version, error) 
 	if err != nil {
 		return skew.Version{}, fmt.Errorf("reading the version: %w", err)
 	}
-	return skew.Parse(said.GitVersion) //nolint:wrapcheck // it says what was read
+	return skew.Said(said) //nolint:wrapcheck // it says what was read
 }
 
 // recognize returns nil when uid identifies the control plane that the tenant has had so far, and a final

@@ -292,15 +292,25 @@ func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 	})
 }
 
-// TestUnreserveOfAMemberLetGo: kube-scheduler tries a member whose choice was not written again, and waits before that.
+// TestUnreserveOfAMemberLetGo: kube-scheduler tries a member whose choice was not written again after its backoff, and
+// no other member brings it into the active queue before.
 func TestUnreserveOfAMemberLetGo(t *testing.T) {
 	pl, handle, pods := placing(t, 3)
 	_, _, what := pl.gangs.permit(mpi, pods[1].UID, 2)
 	require.Equal(t, goes, what)
 	pl.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "r1")
-	require.Empty(t, handle.activated)
 	require.Equal(t, map[types.UID]string{"mpi-2": "r1"}, pl.gangs.letGo[mpi])
 	require.Empty(t, handle.rejected, "the others stay where they are")
+	pl.activate(t.Context(), pods...)
+	require.ElementsMatch(t, []string{"mpi-2", "mpi-3"}, handle.activated)
+
+	handle.activated = nil
+	pl.gangs.begins(mpi, pods[0].UID)
+	pl.activate(t.Context(), pods[0])
+	require.Equal(t, []string{"mpi-1"}, handle.activated, "it was tried since")
+	pl.Unreserve(t.Context(), framework.NewCycleState(), pods[1], "r1")
+	pl.gangs.gone(mpi, pods[1].UID)
+	require.Empty(t, pl.gangs.unwritten)
 }
 
 // TestTimeOfAGang: with the time of its first member a gang is given up as a whole, and only the gang whose time it is.
@@ -320,21 +330,27 @@ func TestTimeOfAGang(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := NewState()
 				var released map[types.UID]bool
-				s.expireAfter(mpi, time.Minute, nil) // nothing is being placed
+				release := func(members map[types.UID]bool) { released = members }
+				require.Zero(t, s.expireAfter(mpi, time.Minute, nil), "nothing is being placed")
 				s.reserve(mpi, "mpi-1", "r1")
-				s.expireAfter(mpi, time.Minute, func(members map[types.UID]bool) { released = members })
+				require.Equal(t, time.Minute, s.expireAfter(mpi, time.Minute, release))
+				<-time.After(20 * time.Second)
 				s.reserve(mpi, "mpi-2", "r1")
+				require.Equal(t, 40*time.Second, s.expireAfter(mpi, time.Second, nil), "the time of the first one is the gang's")
+				before := s.placing
 				tc.meanwhile(s)
-				<-time.After(time.Minute)
+				<-time.After(40 * time.Second)
 				synctest.Wait()
 				require.Equal(t, tc.want, released)
+				require.Empty(t, s.expire(before))
 				_, _, outcome := s.permit(mpi, "mpi-1", 2)
 				require.Equal(t, tc.outcome, outcome)
-				for uid := range released {
-					s.forget(mpi, uid)
+				if tc.want != nil {
+					s.forget(mpi, "mpi-1")
+					s.forget(mpi, "mpi-2")
+					_, again := s.end(mpi)
+					require.True(t, again)
 				}
-				_, again := s.end(mpi)
-				require.Equal(t, tc.want != nil, again)
 			})
 		})
 	}

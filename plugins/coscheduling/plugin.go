@@ -29,8 +29,8 @@ const (
 
 	// maxWait bounds permitWaitingTimeSeconds: for as long no other group of a tenant is placed.
 	maxWait = 10 * time.Minute
-	// graceTime is how much later than the gang's time kube-scheduler's own in Permit is over. That one is for a member
-	// which was about to wait when the others were released.
+	// graceTime is how much later than the gang's time kube-scheduler's own in Permit is over, which is for a member that
+	// was about to wait when the others were released.
 	graceTime = time.Second
 	// maxMembers bounds the pods that name one group: each that is tried costs as much as there are. It is the default
 	// of limits.pendingPods, beyond which no gang can be.
@@ -85,7 +85,7 @@ type Coscheduling struct {
 	handle  fwk.Handle
 	gangs   *State
 	pods    cache.Indexer
-	// wait bounds the time in Permit.
+	// wait bounds how long the first member waits in Permit.
 	wait time.Duration
 }
 
@@ -272,12 +272,7 @@ func minMember(group *podgroupv1alpha1.PodGroup) int32 { return max(1, group.Spe
 
 // activate moves pods to the active queue, or has them tried again when their attempt is over.
 func (pl *Coscheduling) activate(ctx context.Context, pods ...*corev1.Pod) {
-	pl.gangs.activate(pods)
-	all := make(map[string]*corev1.Pod, len(pods))
-	for _, pod := range pods {
-		all[pod.Namespace+"/"+pod.Name] = pod
-	}
-	if len(all) > 0 {
+	if all := pl.gangs.activate(pods); len(all) > 0 {
 		pl.handle.Activate(klog.FromContext(ctx), all)
 	}
 }
@@ -287,6 +282,8 @@ func (pl *Coscheduling) release(members map[types.UID]bool, why string) {
 	if len(members) == 0 {
 		return
 	}
+	pl.gangs.rejecting.Lock()
+	defer pl.gangs.rejecting.Unlock()
 	pl.handle.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
 		if members[waiting.GetPod().UID] {
 			waiting.Reject(Name, why)
@@ -382,11 +379,11 @@ func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *co
 	if group.Name == "" {
 		return
 	}
-	if pl.gangs.forget(group, pod.UID) { // before takeBack: from here on nobody lets it go
+	if pl.gangs.forget(group, pod.UID) { // before notWritten: from here on nobody lets it go
 		pl.release(pl.gangs.lose(group, false, true), fmt.Sprintf("gang %s: pod %s was not placed", group.Name, pod.Name))
 		pl.end(ctx, group)
 	}
-	pl.gangs.takeBack(group, pod.UID)
+	pl.gangs.notWritten(group, pod.UID)
 }
 
 // Permit holds a member until as many as the group needs have a super cluster, then lets all of them go.
@@ -399,12 +396,10 @@ func (pl *Coscheduling) Permit(ctx context.Context, state fwk.CycleState, pod *c
 	switch outcome {
 	case waits:
 		patience := pl.patience(found.timeout)
-		if len(members) == 1 {
-			pl.gangs.expireAfter(found.group, patience, func(members map[types.UID]bool) {
-				pl.release(members, fmt.Sprintf("gang %s: not all members that it needs found a super cluster within %s", found.group.Name, patience))
-			})
-		}
-		return fwk.NewStatus(fwk.Wait), patience + graceTime
+		left := pl.gangs.expireAfter(found.group, patience, func(members map[types.UID]bool) {
+			pl.release(members, fmt.Sprintf("gang %s: not all members that it needs found a super cluster within %s", found.group.Name, patience))
+		})
+		return fwk.NewStatus(fwk.Wait), left + graceTime
 	case lost:
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("gang %s: another member does not fit where the others do", found.group.Name)), 0
 	}

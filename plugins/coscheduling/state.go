@@ -20,6 +20,10 @@ import (
 //
 // Nothing of it outlives the process. It is safe for concurrent use, and no method calls into kube-scheduler.
 type State struct {
+	// rejecting is held while waiting members are rejected: kube-scheduler's WaitingPods write without a lock when two
+	// reject one (waiting_pods_map.go of 1.37, stopWithStatus).
+	rejecting sync.Mutex
+
 	mu sync.Mutex
 	// placing is the gang that is being placed, nil for none.
 	placing *gang
@@ -31,6 +35,9 @@ type State struct {
 	// activated are members that this plugin, and no event, brings into the active queue. One goes when it is tried,
 	// and when it is deleted.
 	activated sets.Set[types.UID]
+	// unwritten are members whose choice could not be written: kube-scheduler tries each again after its backoff, and
+	// nobody before. One goes when it is tried, and when it is deleted.
+	unwritten sets.Set[types.UID]
 	// leaders holds, by gang and profile, the member that events try: the first that was tried, as long as it waits. An
 	// entry goes with its pod, when that is let go or kept out of the queue, and when the gang can do without it.
 	leaders map[types.NamespacedName]map[string]leader
@@ -64,8 +71,9 @@ type gang struct {
 	// lost is whether it cannot be placed any more, so that its members are released, and again whether it is to be
 	// tried anew at once.
 	lost, again bool
-	// expiry loses it, nil before a member waits.
-	expiry *time.Timer
+	// expiry loses it at deadline, nil before a member waits.
+	expiry   *time.Timer
+	deadline time.Time
 }
 
 // outcome is what becomes of a member.
@@ -81,7 +89,7 @@ const (
 func NewState() *State {
 	return &State{
 		leaders: map[types.NamespacedName]map[string]leader{}, blocked: map[types.UID]*corev1.Pod{}, tried: map[types.NamespacedName]sets.Set[string]{},
-		activated: sets.New[types.UID](), letGo: map[types.NamespacedName]map[types.UID]string{}, rosters: map[types.NamespacedName]map[string]members{},
+		activated: sets.New[types.UID](), unwritten: sets.New[types.UID](), letGo: map[types.NamespacedName]map[types.UID]string{}, rosters: map[types.NamespacedName]map[string]members{},
 		due: sets.New[types.NamespacedName](),
 	}
 }
@@ -236,13 +244,19 @@ func (s *State) renew(name types.NamespacedName) {
 	delete(s.tried, name)
 }
 
-// activate notes members that are about to be brought into the active queue.
-func (s *State) activate(pods []*corev1.Pod) {
+// activate notes members that are about to be brought into the active queue, and returns them: not those that wait for
+// kube-scheduler's backoff.
+func (s *State) activate(pods []*corev1.Pod) (all map[string]*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	all = make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
-		s.activated.Insert(pod.UID)
+		if !s.unwritten.Has(pod.UID) {
+			s.activated.Insert(pod.UID)
+			all[pod.Namespace+"/"+pod.Name] = pod
+		}
 	}
+	return all
 }
 
 // begins notes that a member is tried. If an event is the cause, the gang may fit where it failed before: without one,
@@ -254,6 +268,7 @@ func (s *State) begins(name types.NamespacedName, pod types.UID) {
 		delete(s.tried, name)
 	}
 	s.activated.Delete(pod)
+	s.unwritten.Delete(pod)
 	s.drop(name, pod) // who is tried is not let go: its choice was taken back, or came to nothing
 }
 
@@ -263,6 +278,7 @@ func (s *State) gone(name types.NamespacedName, pod types.UID) {
 	defer s.mu.Unlock()
 	s.unlead(name, func(leader types.UID) bool { return leader == pod })
 	s.activated.Delete(pod)
+	s.unwritten.Delete(pod)
 	delete(s.blocked, pod)
 	s.drop(name, pod)
 }
@@ -282,16 +298,26 @@ func (s *State) takeBack(name types.NamespacedName, pod types.UID) {
 	s.drop(name, pod)
 }
 
-// drop is takeBack for who holds mu.
-func (s *State) drop(name types.NamespacedName, pod types.UID) {
+// notWritten is takeBack for a member whose choice could not be written, if it was let go.
+func (s *State) notWritten(name types.NamespacedName, pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drop(name, pod) {
+		s.unwritten.Insert(pod)
+	}
+}
+
+// drop is takeBack for who holds mu. It reports whether the member was let go.
+func (s *State) drop(name types.NamespacedName, pod types.UID) bool {
 	if _, noted := s.letGo[name][pod]; !noted {
-		return
+		return false
 	}
 	delete(s.letGo[name], pod)
 	if len(s.letGo[name]) == 0 {
 		delete(s.letGo, name)
 	}
 	s.changed(name)
+	return true
 }
 
 // reserve notes the super cluster of a member, and reports whether it is the first.
@@ -338,17 +364,22 @@ func (s *State) lose(name types.NamespacedName, unfit, again bool) map[types.UID
 	return s.placing.lose(again)
 }
 
-// expireAfter loses the gang that is being placed after patience, if it is neither placed nor lost until then, has it
-// tried anew, and calls release with its reserved members. Who lets members go decides under the same lock, which
-// kube-scheduler's own time in Permit does not know: a member that it rejects may be let go at the same moment.
-func (s *State) expireAfter(name types.NamespacedName, patience time.Duration, release func(members map[types.UID]bool)) {
+// expireAfter loses the gang that is being placed after patience, unless that was said before or the gang ends until
+// then. It is tried anew then, and release is called with its reserved members. It returns how long that is from now.
+// Who lets members go decides under the same lock, which kube-scheduler's own time in Permit does not know: a member
+// that it rejects may be let go at the same moment, and is tried again after five minutes if there is no event.
+func (s *State) expireAfter(name types.NamespacedName, patience time.Duration, release func(members map[types.UID]bool)) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	placing := s.placing
 	if placing == nil || placing.name != name {
-		return
+		return 0
 	}
-	placing.expiry = time.AfterFunc(patience, func() { release(s.expire(placing)) })
+	if placing.expiry == nil {
+		placing.deadline = time.Now().Add(patience)
+		placing.expiry = time.AfterFunc(patience, func() { release(s.expire(placing)) })
+	}
+	return max(0, time.Until(placing.deadline))
 }
 
 // expire is lose for a gang whose time is over, nil if another one is being placed now.
@@ -432,7 +463,7 @@ func (s *State) unblock() []*corev1.Pod {
 }
 
 // permit decides about a reserved member. With the last one that is needed all of them go: they are returned, with who
-// waited for that. For one that waits, all that are reserved are.
+// waited for that.
 func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (map[types.UID]bool, []*corev1.Pod, outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -440,7 +471,7 @@ func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (ma
 		return nil, nil, lost
 	}
 	if len(s.placing.reserved) < needed {
-		return s.placing.members(), nil, waits
+		return nil, nil, waits
 	}
 	if s.letGo[name] == nil {
 		s.letGo[name] = map[types.UID]string{}

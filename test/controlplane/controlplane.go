@@ -34,6 +34,8 @@ type Options struct {
 	DisableAdmission []string
 	// Controllers runs kube-controller-manager and kube-scheduler too, Manager the former alone, where no nodes are.
 	Controllers, Manager bool
+	// Emulates is that of launch.ControlPlane.
+	Emulates string
 	// Unlimited lifts the bounds of the API server on requests in flight, and those of the controllers on their own.
 	Unlimited bool
 	// EtcdOf is a control plane that runs, in whose etcd the objects are, too, below a prefix of their own. nil: it has
@@ -144,7 +146,7 @@ func (c *ControlPlane) start(root, folder, name string, option Options) (release
 	files := &launch.ControlPlane{
 		Name: name, Folder: folder, Bin: bin, Address: "127.0.0.1", Ports: ports, SharePorts: true,
 		AdvertiseAddress: option.AdvertiseAddress, ServiceCIDR: option.ServiceClusterIPRange,
-		DisableAdmission: slices.Clone(option.DisableAdmission), Unlimited: option.Unlimited,
+		DisableAdmission: slices.Clone(option.DisableAdmission), Emulates: option.Emulates, Unlimited: option.Unlimited,
 	}
 	c.programs = []launch.Program{launch.Etcd, launch.APIServer}
 	if option.EtcdOf != nil {

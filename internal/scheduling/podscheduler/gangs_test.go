@@ -426,6 +426,30 @@ func TestGangWriteFails(t *testing.T) {
 	})
 }
 
+// TestGangWritesFail: while the API server takes no choice of a gang that may have more members than it needs, each is
+// tried with kube-scheduler's backoff.
+func TestGangWritesFail(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		const all = 12
+		c := newGangs(t)
+		var tries atomic.Int64
+		c.api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetSubresource() != "" || tries.Load() >= 100*all { // without backoff no time would pass
+				return false, nil, nil
+			}
+			tries.Add(1)
+			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "any", schedulingtest.ErrDown)
+		})
+		c.place("web", "r1", "1200m")
+		c.group("mpi", 3)
+		c.members("mpi", 1, all, "100m")
+		<-time.After(30 * time.Second)
+		c.wantNowhere("mpi", 1, all)
+		require.GreaterOrEqual(t, tries.Load(), int64(4*all))
+		require.LessOrEqual(t, tries.Load(), int64(16*all), "each is tried with backoff")
+	})
+}
+
 // slowToUnreserve is a plugin whose Unreserve comes to its end when wait is closed.
 type slowToUnreserve struct{ wait chan struct{} }
 

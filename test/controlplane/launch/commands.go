@@ -81,6 +81,9 @@ func (c *ControlPlane) apiServer() []string {
 	if len(c.DisableAdmission) > 0 {
 		arguments = append(arguments, "--disable-admission-plugins="+strings.Join(c.DisableAdmission, ","))
 	}
+	if c.Emulates != "" {
+		arguments = append(arguments, "--emulated-version="+c.Emulates)
+	}
 	if c.Unlimited {
 		arguments = append(arguments, "--enable-priority-and-fairness=false", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0")
 	}

@@ -62,6 +62,9 @@ func TestCommands(t *testing.T) {
 			program: APIServer, change: func(c *ControlPlane) { c.Unlimited = true },
 			want: map[string]string{"--enable-priority-and-fairness": "false", "--max-requests-inflight": "0", "--max-mutating-requests-inflight": "0"},
 		},
+		"an API server that is an older one": {
+			program: APIServer, change: func(c *ControlPlane) { c.Emulates = "1.36" }, want: map[string]string{"--emulated-version": "1.36"},
+		},
 		"controllers that bound nothing": {
 			program: ControllerManager, change: func(c *ControlPlane) { c.Unlimited = true }, want: map[string]string{"--kube-api-qps": "10000", "--kube-api-burst": "10000"},
 		},

@@ -64,6 +64,8 @@ type ControlPlane struct {
 	EtcdPrefix string
 	// DisableAdmission names admission plugins that it does without.
 	DisableAdmission []string
+	// Emulates is the older minor version that its API server emulates, as "1.36"; "" is none.
+	Emulates string
 	// Unlimited lifts the bounds of its API server on requests in flight, and those of its controllers on their own.
 	Unlimited bool
 	// KubeletCA is the file (without .crt) of the authority of kubelets' serving certificates; "" is its own CA.

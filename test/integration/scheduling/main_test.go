@@ -29,6 +29,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/vc-scheduler/app"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/await"
 	"github.com/superpool/superpool/test/builders"
@@ -169,8 +170,10 @@ func newWorld(ctx context.Context) (*world, func(), error) {
 		return nil, func() {}, err
 	}
 	super := controlplane.Options{Role: controlplane.Super, DisableAdmission: without}
+	older := super
+	older.Emulates = fmt.Sprintf("1.%d", skew.Ours()-skew.Minors)
 	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Meta, CRDs: crds, DisableAdmission: without},
-		controlplane.Options{Role: controlplane.Tenant, CRDs: []string{podGroupCRD(schedulerPlugins)}, DisableAdmission: without}, super, super)
+		controlplane.Options{Role: controlplane.Tenant, CRDs: []string{podGroupCRD(schedulerPlugins)}, DisableAdmission: without}, super, older)
 	if err != nil {
 		return nil, stop, err
 	}

@@ -34,7 +34,9 @@ func TestVersions(t *testing.T) {
 		require.NoError(t, err)
 		node := &corev1.Node{}
 		require.NoError(t, w.meta.Get(t.Context(), types.NamespacedName{Name: id}, node))
-		require.Equal(t, says.GitVersion, node.Status.NodeInfo.KubeletVersion)
+		said, err := skew.Said(says)
+		require.NoError(t, err)
+		require.Equal(t, said.Text, node.Status.NodeInfo.KubeletVersion)
 		versions[id] = skew.Of(node)
 		require.Empty(t, versions[id].Outside())
 		isOutside := func(taint corev1.Taint) bool { return taint.Key == schedulerv1alpha1.TaintVersionSkew }
