@@ -40,7 +40,7 @@ const (
 	NoVolume = "NoVolume"
 	// Limit: what the tenant has there reaches a limit of its TenantPolicy.
 	Limit = "Limit"
-	// Closed: its virtual Node was cordoned or tainted after the choice.
+	// Closed: its virtual Node was cordoned or tainted after the choice, or its Kubernetes is too old for the pod.
 	Closed = "Closed"
 )
 

@@ -64,19 +64,20 @@ func (v Version) Lacks(need Need) string {
 //	                                            init containers
 func Needs(spec *corev1.PodSpec) Need {
 	var needs finding
-	needs.add(35, spec.HostnameOverride != nil, "spec.hostnameOverride")
+	needs.add(35, spec.HostnameOverride != nil, "spec.hostnameOverride", "")
 	for i := range spec.Volumes {
-		needs.add(35, spec.Volumes[i].Image != nil, "spec.volumes[%d].image", i)
+		needs.add(35, spec.Volumes[i].Image != nil, "spec.volumes", "[%d].image", i)
 	}
+	const inits = "spec.initContainers"
 	for i := range spec.InitContainers {
 		container := &spec.InitContainers[i]
 		isSidecar := container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		needs.add(36, isSidecar && len(container.RestartPolicyRules) > 0, "spec.initContainers[%d].restartPolicyRules", i)
-		needs.add(35, container.RestartPolicy != nil && !isSidecar, "spec.initContainers[%d].restartPolicy", i)
-		needs.ofContainer(container, "spec.initContainers", i)
+		needs.add(36, isSidecar && len(container.RestartPolicyRules) > 0, inits, "[%d].restartPolicyRules", i)
+		needs.add(35, container.RestartPolicy != nil && !isSidecar, inits, "[%d].restartPolicy", i)
+		needs.ofContainer(container, inits, i)
 	}
 	for i := range spec.Containers {
-		needs.add(35, spec.Containers[i].RestartPolicy != nil, "spec.containers[%d].restartPolicy", i)
+		needs.add(35, spec.Containers[i].RestartPolicy != nil, "spec.containers", "[%d].restartPolicy", i)
 		needs.ofContainer(&spec.Containers[i], "spec.containers", i)
 	}
 	return needs.Need
@@ -85,20 +86,26 @@ func Needs(spec *corev1.PodSpec) Need {
 // finding is the newest Need so far.
 type finding struct{ Need }
 
-func (f *finding) add(minor uint, isUsed bool, field string, at ...any) {
-	if isUsed && minor > f.Minor {
-		f.Need = Need{Minor: minor, Field: fmt.Sprintf(field, at...)}
+// add adds what is used at path and below it, where format says with indexes.
+func (f *finding) add(minor uint, isUsed bool, path, format string, indexes ...int) {
+	if !isUsed || minor <= f.Minor {
+		return
 	}
+	at := make([]any, 0, len(indexes))
+	for _, index := range indexes {
+		at = append(at, index)
+	}
+	f.Need = Need{Minor: minor, Field: path + fmt.Sprintf(format, at...)}
 }
 
 func (f *finding) ofContainer(container *corev1.Container, list string, at int) {
 	for i := range container.Env {
 		from := container.Env[i].ValueFrom
-		f.add(35, from != nil && from.FileKeyRef != nil, "%s[%d].env[%d].valueFrom.fileKeyRef", list, at, i)
+		f.add(35, from != nil && from.FileKeyRef != nil, list, "[%d].env[%d].valueFrom.fileKeyRef", at, i)
 	}
-	f.add(35, len(container.RestartPolicyRules) > 0, "%s[%d].restartPolicyRules", list, at)
+	f.add(35, len(container.RestartPolicyRules) > 0, list, "[%d].restartPolicyRules", at)
 	for i := range container.RestartPolicyRules {
 		isAll := container.RestartPolicyRules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers
-		f.add(36, isAll, "%s[%d].restartPolicyRules[%d].action", list, at, i)
+		f.add(36, isAll, list, "[%d].restartPolicyRules[%d].action", at, i)
 	}
 }
