@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -54,6 +56,9 @@ type Controller struct {
 	// Reader reads Secrets, Nodes, Leases, NamespacePlacements and ClusterAddresses. Nil: the manager's uncached
 	// reader.
 	Reader client.Reader
+	// Selector selects the Clusters that are super clusters by their labels. Nil: all are. Cluster API may make other
+	// clusters, too, the control planes of tenants among them.
+	Selector labels.Selector
 	// Recorder records Events on Clusters.
 	Recorder record.EventRecorder
 	// Metrics takes what super clusters are overcommitted by, and how many slices they hold. Nil: there are no metrics.
@@ -165,6 +170,9 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+	if !c.selects(cluster) {
+		return c.leaveOut(ctx, cluster)
+	}
 	name := client.ObjectKeyFromObject(cluster)
 	said := c.readDeclared(cluster)
 	config, data, reason, err := c.readSecret(ctx, name)
@@ -189,6 +197,32 @@ func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjec
 		id = conn.ownedID()
 	}
 	return c.report(ctx, cluster, id, failureOf(state))
+}
+
+// selects reports whether a Cluster is a super cluster.
+func (c *Controller) selects(cluster *metav1.PartialObjectMetadata) bool {
+	return c.Selector == nil || c.Selector.Matches(labels.Set(cluster.Labels))
+}
+
+// leaveOut leaves a Cluster alone that is not selected. Where it was a super cluster, its virtual Node says so: nobody
+// has drained it.
+func (c *Controller) leaveOut(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(cluster)
+	if !c.supervisor.Stop(name) {
+		return reconcile.Result{}, nil // still stopping: Supervisor.OnChange enqueues the Cluster when the connection has ended
+	}
+	nodes, err := c.virtualNodes(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Annotations[AnnotationClusterRef] == name.String() }) {
+		c.forget(name)
+		return reconcile.Result{}, nil
+	}
+	c.owners.tried(name, "")
+	return c.report(ctx, cluster, "", tenancy.Reason{Reason: ReasonClusterNotSelected, Message: fmt.Sprintf(
+		"The labels of this Cluster do not match --cluster-selector %s of vc-scheduler, so it is no super cluster any more. Label it again; to take it out of the pool, "+
+			"drain it, and delete it when its virtual Node is Drained", c.Selector)})
 }
 
 // failureOf returns why a connection does not work, the zero Reason for Connecting and Connected.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -128,6 +130,40 @@ func TestReconcileATrouble(t *testing.T) {
 		require.Equal(t, "4", node.Status.Allocatable.Cpu().String(), "what it offered stays")
 	}
 	require.Empty(t, cmp.Diff(map[string]string{"r1": "Unknown/" + ReasonSecretNotFound, "r2": "True/"}, ready))
+}
+
+// TestClustersThatAreNotSelected are no super clusters: nobody hears of them, no id waits for them, and nothing that is
+// placed in a super cluster is given back because of them. One that was a super cluster says what it lacks, once.
+func TestClustersThatAreNotSelected(t *testing.T) {
+	t.Parallel()
+	selected, was, never := clusterNamed("selected"), clusterNamed("was"), clusterNamed("never")
+	selected.Labels = map[string]string{"pool": "superpool"}
+	selected.CreationTimestamp = metav1.NewTime(time.Unix(2_000_000_000, 0))
+	controller, recorder := newController(t, interceptor.Funcs{}, selected, was, never, nodeOf("r1", client.ObjectKeyFromObject(was)))
+	controller.Selector = labels.SelectorFromSet(labels.Set{"pool": "superpool"})
+	reconciled := func(cluster *metav1.PartialObjectMetadata) reconcile.Result {
+		result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
+		require.NoError(t, err)
+		return result
+	}
+	require.Zero(t, reconciled(never))
+	require.Empty(t, recorder.Events)
+	for range 2 {
+		require.Equal(t, reconcile.Result{RequeueAfter: eventPeriod}, reconciled(was))
+	}
+	require.Contains(t, <-recorder.Events, "Warning ClusterNotSelected The labels of this Cluster do not match --cluster-selector pool=superpool of vc-scheduler")
+	require.Empty(t, recorder.Events)
+	node := &corev1.Node{}
+	require.NoError(t, controller.Client.Get(t.Context(), client.ObjectKey{Name: "r1"}, node))
+	require.Equal(t, ReasonClusterNotSelected, findCondition(node, corev1.NodeReady).Reason)
+	require.False(t, controller.isGone(t.Context(), "r1"), "its pods run on")
+
+	reconciled(selected)
+	require.Contains(t, <-recorder.Events, "Warning SecretNotFound ")
+	wait, err := controller.tryAcquire(t.Context(), client.ObjectKeyFromObject(selected), "r3", "uid", true)
+	require.NoError(t, err)
+	require.False(t, wait, "the others are older, and were not tried")
+	require.True(t, controller.isGone(t.Context(), "r2"), "only those that are selected may turn out to have that id")
 }
 
 // TestReconcileBeforeClustersAreServed writes nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,6 +107,7 @@ func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedNam
 	if err != nil {
 		return false, err
 	}
+	all = slices.DeleteFunc(all, func(other metav1.PartialObjectMetadata) bool { return !c.selects(&other) })
 	got := c.owners.acquire(cluster, id, recorded, all, patient)
 	if got.owner.Name != "" {
 		return false, failure(ReasonDuplicateID, fmt.Sprintf("super cluster id %q belongs to Cluster %s: give this super cluster another id", id, got.owner))

@@ -411,7 +411,7 @@ func (c *Controller) isGone(ctx context.Context, id string) bool {
 		if read := c.owners.idOf(name); read != "" {
 			known = append(known, read)
 		}
-		if len(known) == 0 || slices.Contains(known, id) {
+		if slices.Contains(known, id) || len(known) == 0 && c.selects(&clusters[i]) {
 			return false
 		}
 	}

@@ -47,6 +47,7 @@ func TestCommandRefuses(t *testing.T) {
 		{name: "a slice of nothing", args: []string{meta, `--default-slice={"cpu":"0"}`}, want: "--default-slice: "},
 		{name: "a negative slice", args: []string{meta, `--default-slice={"cpu":"-1"}`}, want: "--default-slice: "},
 		{name: "a negative grace", args: []string{meta, "--preemption-grace-period=-1s"}, want: "--preemption-grace-period: "},
+		{name: "a selector of nothing", args: []string{meta, "--cluster-selector=pool in"}, want: "--cluster-selector: "},
 		{name: "a negative toleration", args: []string{meta, "--lost-toleration=-1s"}, want: "--lost-toleration: "},
 		{name: "no shards", args: []string{meta, "--shard=0/0"}, want: "use i/N"},
 		{name: "shards without an election", args: []string{meta, "--shard=1/2", "--leader-elect=false"}, want: "--shard: more than one needs --leader-elect"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -50,6 +51,8 @@ type Options struct {
 	// ProbePeriod is how often super clusters are asked whether they are there; 0 means 10 seconds. It is no flag:
 	// tests do not wait for it.
 	ProbePeriod time.Duration
+	// ClusterSelector selects the Clusters that are super clusters by their labels; "": all are.
+	ClusterSelector string
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
 	SyncerNamespace string
 	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
@@ -133,6 +136,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"for how long a super cluster may not answer before what namespaces have there is placed elsewhere; a namespace may name another time")
 	fs.DurationVar(&o.QuotaGrace, "quota-grace", o.QuotaGrace,
 		"how long a namespace keeps what it has once it has no ResourceQuota any more, so that one that is deleted and created again loses nothing")
+	fs.StringVar(&o.ClusterSelector, "cluster-selector", o.ClusterSelector,
+		"labels of the Clusters of Cluster API that are super clusters, as pool=superpool; default: all Clusters of the meta cluster are")
 	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
@@ -170,6 +175,7 @@ type settings struct {
 	syncerNamespace                             string
 	lostToleration, quotaGrace, preemptionGrace time.Duration
 	probePeriod                                 time.Duration
+	clusterSelector                             labels.Selector
 }
 
 // read parses the options and reads their files. It reaches no API server.
@@ -188,6 +194,9 @@ func (o *Options) read() (*settings, error) {
 		return nil, fmt.Errorf("--quota-grace: %s is negative", o.QuotaGrace)
 	}
 	var err error
+	if read.clusterSelector, err = labels.Parse(o.ClusterSelector); err != nil {
+		return nil, fmt.Errorf("--cluster-selector: %w", err)
+	}
 	named, err := slice.ParseSize(o.DefaultSlice)
 	if err != nil {
 		return nil, fmt.Errorf("--default-slice: %w", err)

@@ -200,7 +200,7 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 	if err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
-	superClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, Metrics: metrics, DefaultSlice: read.defaultSlice, ProbePeriod: read.probePeriod}
+	superClusters := &superclusters.Controller{Client: mgr.GetClient(), Recorder: recorder, Metrics: metrics, DefaultSlice: read.defaultSlice, ProbePeriod: read.probePeriod, Selector: read.clusterSelector}
 	if err := superClusters.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up super clusters: %w", err)
 	}
