@@ -22,7 +22,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/test/controlplane/pki"
+	"github.com/superpool/superpool/internal/pki"
 )
 
 // User is somebody who reaches a control plane with a client certificate.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/test/controlplane/launch"
-	"github.com/superpool/superpool/test/controlplane/pki"
 )
 
 // Options describe one control plane.

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/superpool/superpool/test/controlplane/pki"
+	"github.com/superpool/superpool/internal/pki"
 )
 
 // Front is what an authenticating proxy before an API server needs, on 127.0.0.1.

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/test/controlplane"
-	"github.com/superpool/superpool/test/controlplane/pki"
 )
 
 // served is an API server that says who asks, and a proxy before it.

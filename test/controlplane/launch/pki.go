@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	utilnet "k8s.io/utils/net"
 
-	"github.com/superpool/superpool/test/controlplane/pki"
+	"github.com/superpool/superpool/internal/pki"
 )
 
 // frontProxy is the user that an API server is for the aggregated API servers that it asks.

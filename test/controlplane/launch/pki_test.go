@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/superpool/superpool/test/controlplane/pki"
+	"github.com/superpool/superpool/internal/pki"
 )
 
 func (c *ControlPlane) in(t *testing.T) *ControlPlane {

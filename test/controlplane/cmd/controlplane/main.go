@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 
+	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/test/controlplane/launch"
-	"github.com/superpool/superpool/test/controlplane/pki"
 )
 
 func main() {

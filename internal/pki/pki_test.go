@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/superpool/superpool/test/controlplane/pki"
+	"github.com/superpool/superpool/internal/pki"
 )
 
 func newAuthority(t *testing.T, name string) *pki.Authority {
