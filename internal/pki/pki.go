@@ -1,14 +1,17 @@
-// Package pki makes the certificate authorities, certificates and kubeconfigs of control planes that tests and beds
-// run. Keys are of P-256; an authority is valid for ten years, what it issues for one. Nothing renews or revokes them.
+// Package pki makes the certificate authorities, certificates and kubeconfigs of control planes, and says when one is to
+// be made anew. Keys are of P-256; an authority is valid for ten years, what it issues for one by default. Nothing
+// revokes them.
 package pki
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -23,8 +26,12 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// validity is how long an issued certificate is valid.
-const validity = 365 * 24 * time.Hour
+const (
+	// DefaultValidity is how long an issued certificate is valid.
+	DefaultValidity = 365 * 24 * time.Hour
+	// backdated is how long before it is issued a certificate is valid, for machines whose clocks are behind.
+	backdated = 5 * time.Minute
+)
 
 // Authority is a certificate authority. Its methods can be called concurrently.
 type Authority struct {
@@ -41,7 +48,12 @@ type Certificate struct {
 	// IPs and DNSNames are where a server is reached.
 	IPs      []net.IP
 	DNSNames []string
+	// Validity is how long it is valid from when it is issued, 0 for DefaultValidity, and never longer than its
+	// authority.
+	Validity time.Duration
 }
+
+func (c *Certificate) validity() time.Duration { return cmp.Or(c.Validity, DefaultValidity) }
 
 // Pair is a certificate and its private key, in PEM.
 type Pair struct {
@@ -72,19 +84,32 @@ func NewAuthority(name string) (*Authority, error) {
 
 // LoadAuthority reads the authority that Pair.Write wrote to FILE.crt and FILE.key.
 func LoadAuthority(file string) (*Authority, error) {
-	certificates, err := certutil.CertsFromFile(file + ".crt")
-	if err != nil {
+	pair := &Pair{}
+	var err error
+	if pair.Certificate, err = os.ReadFile(file + ".crt"); err != nil {
 		return nil, fmt.Errorf("reading an authority: %w", err)
 	}
-	parsed, err := keyutil.PrivateKeyFromFile(file + ".key")
-	if err != nil {
+	if pair.Key, err = os.ReadFile(file + ".key"); err != nil {
 		return nil, fmt.Errorf("reading the key of an authority: %w", err)
 	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok || !certificates[0].IsCA {
-		return nil, fmt.Errorf("%s is not an authority", file)
+	authority, err := ParseAuthority(pair)
+	if err != nil {
+		return nil, fmt.Errorf("reading an authority from %s: %w", file, err)
 	}
-	return &Authority{certificate: certificates[0], key: key}, nil
+	return authority, nil
+}
+
+// ParseAuthority returns the authority whose Pair that is.
+func ParseAuthority(pair *Pair) (*Authority, error) {
+	parsed, err := parse(pair)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := parsed.PrivateKey.(crypto.Signer)
+	if !ok || !parsed.Leaf.IsCA {
+		return nil, errors.New("it is not an authority")
+	}
+	return &Authority{certificate: parsed.Leaf, key: key}, nil
 }
 
 // Name returns the authority's common name.
@@ -107,10 +132,17 @@ func (a *Authority) Issue(wanted Certificate) (*Pair, error) {
 	if len(wanted.IPs)+len(wanted.DNSNames) > 0 {
 		usages = append(usages, x509.ExtKeyUsageServerAuth)
 	}
+	now, began, ends := time.Now(), a.certificate.NotBefore, a.certificate.NotAfter
+	if from := now.Add(-backdated).UTC(); from.After(began) {
+		began = from
+	}
+	if until := now.Add(wanted.validity()).UTC(); until.Before(ends) {
+		ends = until
+	}
 	template := &x509.Certificate{
 		Subject:      pkix.Name{CommonName: wanted.User, Organization: wanted.Groups},
 		SerialNumber: serial.Add(serial, big.NewInt(1)),
-		NotBefore:    a.certificate.NotBefore, NotAfter: time.Now().Add(validity).UTC(),
+		NotBefore:    began, NotAfter: ends,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usages, BasicConstraintsValid: true,
 		IPAddresses: wanted.IPs, DNSNames: wanted.DNSNames,
 	}

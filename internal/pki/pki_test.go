@@ -150,7 +150,7 @@ func TestLoadAuthorityRefuses(t *testing.T) {
 		"an authority without its key":    {files: map[string][]byte{"ca.crt": own.Certificate}, want: "reading the key of an authority"},
 		"a file that is no certificate":   {files: map[string][]byte{"ca.crt": []byte("none"), "ca.key": own.Key}, want: "reading an authority"},
 		"a user's certificate":            {files: map[string][]byte{"ca.crt": user.Certificate, "ca.key": user.Key}, want: "is not an authority"},
-		"a public key in the key's place": {files: map[string][]byte{"ca.crt": own.Certificate, "ca.key": own.Certificate}, want: "reading the key of an authority"},
+		"a public key in the key's place": {files: map[string][]byte{"ca.crt": own.Certificate, "ca.key": own.Certificate}, want: "it cannot be read: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
