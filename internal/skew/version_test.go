@@ -46,7 +46,7 @@ func TestSaid(t *testing.T) {
 		major, minor string
 		want         skew.Version
 	}{
-		"before 1.31":            {want: ours},
+		"before 1.33":            {want: ours},
 		"itself":                 {major: "1", minor: "37", want: ours},
 		"an older one":           {major: "1", minor: "34", want: skew.Version{Text: "v1.34.0+emulated.by.1.37", Minor: 34}},
 		"a newer one, as if":     {major: "1", minor: "38", want: ours},

@@ -56,8 +56,8 @@ type Controller struct {
 	// Reader reads Secrets, Nodes, Leases, NamespacePlacements and ClusterAddresses. Nil: the manager's uncached
 	// reader.
 	Reader client.Reader
-	// Selector selects the Clusters that are super clusters by their labels. Nil: all are. Cluster API may make other
-	// clusters, too, the control planes of tenants among them.
+	// Selector selects the Clusters that may become super clusters by their labels. Nil: all may. Cluster API may make
+	// other clusters, too, the control planes of tenants among them.
 	Selector labels.Selector
 	// Recorder records Events on Clusters.
 	Recorder record.EventRecorder
@@ -170,8 +170,8 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
-	if !c.selects(cluster) {
-		return c.leaveOut(ctx, cluster)
+	if out, err := c.leavesOut(ctx, cluster); out || err != nil {
+		return reconcile.Result{}, err
 	}
 	name := client.ObjectKeyFromObject(cluster)
 	said := c.readDeclared(cluster)
@@ -199,30 +199,31 @@ func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjec
 	return c.report(ctx, cluster, id, failureOf(state))
 }
 
-// selects reports whether a Cluster is a super cluster.
+// selects reports whether the labels of a Cluster let it become a super cluster.
 func (c *Controller) selects(cluster *metav1.PartialObjectMetadata) bool {
 	return c.Selector == nil || c.Selector.Matches(labels.Set(cluster.Labels))
 }
 
-// leaveOut leaves a Cluster alone that is not selected. Where it was a super cluster, its virtual Node says so: nobody
-// has drained it.
-func (c *Controller) leaveOut(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+// leavesOut reports whether a Cluster is none of vc-scheduler's business. One that is a super cluster stays one whatever
+// its labels become, and an Event says so: tenants have something there.
+func (c *Controller) leavesOut(ctx context.Context, cluster *metav1.PartialObjectMetadata) (bool, error) {
+	if c.selects(cluster) {
+		c.warnings.set(cluster, "selector", tenancy.Reason{})
+		return false, nil
+	}
 	name := client.ObjectKeyFromObject(cluster)
-	if !c.supervisor.Stop(name) {
-		return reconcile.Result{}, nil // still stopping: Supervisor.OnChange enqueues the Cluster when the connection has ended
+	if _, connected := c.supervisor.Get(name); !connected {
+		nodes, err := c.virtualNodes(ctx)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Annotations[AnnotationClusterRef] == name.String() }) {
+			return true, nil
+		}
 	}
-	nodes, err := c.virtualNodes(ctx)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Annotations[AnnotationClusterRef] == name.String() }) {
-		c.forget(name)
-		return reconcile.Result{}, nil
-	}
-	c.owners.tried(name, "")
-	return c.report(ctx, cluster, "", tenancy.Reason{Reason: ReasonClusterNotSelected, Message: fmt.Sprintf(
-		"The labels of this Cluster do not match --cluster-selector %s of vc-scheduler, so it is no super cluster any more. Label it again; to take it out of the pool, "+
-			"drain it, and delete it when its virtual Node is Drained", c.Selector)})
+	c.warnings.set(cluster, "selector", tenancy.Reason{Reason: ReasonClusterNotSelected, Message: fmt.Sprintf(
+		"The labels of this Cluster do not match --cluster-selector %s of vc-scheduler. It stays a super cluster, for it is one: label it, or drain it and delete it", c.Selector)})
+	return false, nil
 }
 
 // failureOf returns why a connection does not work, the zero Reason for Connecting and Connected.

@@ -132,14 +132,16 @@ func TestReconcileATrouble(t *testing.T) {
 	require.Empty(t, cmp.Diff(map[string]string{"r1": "Unknown/" + ReasonSecretNotFound, "r2": "True/"}, ready))
 }
 
-// TestClustersThatAreNotSelected are no super clusters: nobody hears of them, no id waits for them, and nothing that is
-// placed in a super cluster is given back because of them. One that was a super cluster says what it lacks, once.
+// TestClustersThatAreNotSelected are none of vc-scheduler's business: nobody hears of them, no id waits for them, and
+// nothing that is placed in a super cluster waits for what they may be. One that is a super cluster stays one, and says
+// what it lacks, once.
 func TestClustersThatAreNotSelected(t *testing.T) {
 	t.Parallel()
-	selected, was, never := clusterNamed("selected"), clusterNamed("was"), clusterNamed("never")
+	selected, is, never := clusterNamed("selected"), clusterNamed("is"), clusterNamed("never")
 	selected.Labels = map[string]string{"pool": "superpool"}
 	selected.CreationTimestamp = metav1.NewTime(time.Unix(2_000_000_000, 0))
-	controller, recorder := newController(t, interceptor.Funcs{}, selected, was, never, nodeOf("r1", client.ObjectKeyFromObject(was)))
+	ofNobody := nodeOf("r2", types.NamespacedName{Namespace: "default", Name: "deleted"})
+	controller, recorder := newController(t, interceptor.Funcs{}, selected, is, never, nodeOf("r1", client.ObjectKeyFromObject(is)), ofNobody)
 	controller.Selector = labels.SelectorFromSet(labels.Set{"pool": "superpool"})
 	reconciled := func(cluster *metav1.PartialObjectMetadata) reconcile.Result {
 		result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
@@ -149,21 +151,28 @@ func TestClustersThatAreNotSelected(t *testing.T) {
 	require.Zero(t, reconciled(never))
 	require.Empty(t, recorder.Events)
 	for range 2 {
-		require.Equal(t, reconcile.Result{RequeueAfter: eventPeriod}, reconciled(was))
+		require.Equal(t, reconcile.Result{RequeueAfter: eventPeriod}, reconciled(is))
 	}
 	require.Contains(t, <-recorder.Events, "Warning ClusterNotSelected The labels of this Cluster do not match --cluster-selector pool=superpool of vc-scheduler")
+	require.Contains(t, <-recorder.Events, "Warning SecretNotFound ", "it is connected to as any other")
 	require.Empty(t, recorder.Events)
-	node := &corev1.Node{}
-	require.NoError(t, controller.Client.Get(t.Context(), client.ObjectKey{Name: "r1"}, node))
-	require.Equal(t, ReasonClusterNotSelected, findCondition(node, corev1.NodeReady).Reason)
-	require.False(t, controller.isGone(t.Context(), "r1"), "its pods run on")
+	require.False(t, controller.isGone(t.Context(), "r1"))
 
-	reconciled(selected)
-	require.Contains(t, <-recorder.Events, "Warning SecretNotFound ")
 	wait, err := controller.tryAcquire(t.Context(), client.ObjectKeyFromObject(selected), "r3", "uid", true)
 	require.NoError(t, err)
 	require.False(t, wait, "the others are older, and were not tried")
-	require.True(t, controller.isGone(t.Context(), "r2"), "only those that are selected may turn out to have that id")
+	require.True(t, controller.isGone(t.Context(), "r2"), "the one that is never selected has no id")
+	require.NoError(t, controller.Client.Delete(t.Context(), ofNobody))
+	require.False(t, controller.isGone(t.Context(), "r2"), "without its virtual Node nobody knows whose it was")
+
+	for _, set := range []map[string]string{selected.Labels, nil} {
+		current := clusterNamed(is.Name)
+		require.NoError(t, controller.Client.Get(t.Context(), client.ObjectKeyFromObject(is), current))
+		current.Labels = set
+		require.NoError(t, controller.Client.Update(t.Context(), current))
+		reconciled(is)
+	}
+	require.Contains(t, <-recorder.Events, "Warning ClusterNotSelected ", "it is new again")
 }
 
 // TestReconcileBeforeClustersAreServed writes nothing.

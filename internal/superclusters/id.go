@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/engage"
@@ -107,7 +108,10 @@ func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedNam
 	if err != nil {
 		return false, err
 	}
-	all = slices.DeleteFunc(all, func(other metav1.PartialObjectMetadata) bool { return !c.selects(&other) })
+	all = slices.DeleteFunc(all, func(other metav1.PartialObjectMetadata) bool {
+		name := client.ObjectKeyFromObject(&other)
+		return !c.selects(&other) && name != recorded && c.owners.idOf(name) == ""
+	})
 	got := c.owners.acquire(cluster, id, recorded, all, patient)
 	if got.owner.Name != "" {
 		return false, failure(ReasonDuplicateID, fmt.Sprintf("super cluster id %q belongs to Cluster %s: give this super cluster another id", id, got.owner))

@@ -397,8 +397,9 @@ func (c *Controller) isGone(ctx context.Context, id string) bool {
 		klog.FromContext(ctx).Error(err, "Looking for the Cluster of a super cluster", "superCluster", id)
 		return false
 	}
-	ids := map[types.NamespacedName][]string{}
+	ids, hasNode := map[types.NamespacedName][]string{}, false
 	for i := range nodes {
+		hasNode = hasNode || nodes[i].Name == id
 		if ready := findCondition(&nodes[i], corev1.NodeReady); ready != nil && ready.Reason == schedulerv1alpha1.ReasonClusterRemoved {
 			continue // its Cluster had that id
 		}
@@ -411,7 +412,8 @@ func (c *Controller) isGone(ctx context.Context, id string) bool {
 		if read := c.owners.idOf(name); read != "" {
 			known = append(known, read)
 		}
-		if slices.Contains(known, id) || len(known) == 0 && c.selects(&clusters[i]) {
+		mayHave := !hasNode || c.selects(&clusters[i]) // that id, which nobody knows
+		if slices.Contains(known, id) || len(known) == 0 && mayHave {
 			return false
 		}
 	}

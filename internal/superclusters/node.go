@@ -52,8 +52,8 @@ const (
 	// ReasonOwnerUnknown: the super cluster's API server answers, and the meta cluster does not answer whose super
 	// cluster it is. vc-scheduler asks again, with backoff, and what runs there stays.
 	ReasonOwnerUnknown = "OwnerUnknown"
-	// ReasonClusterNotSelected: vc-scheduler's --cluster-selector does not select a Cluster which was a super cluster
-	// before. It is not connected to, and gets nothing new; what namespaces have there stays.
+	// ReasonClusterNotSelected: vc-scheduler's --cluster-selector does not select a Cluster that is a super cluster
+	// already. It stays one until it is drained and deleted.
 	ReasonClusterNotSelected = "ClusterNotSelected"
 	// ReasonSecretNotFound: the kubeconfig Secret of a Cluster, or its data key, is missing.
 	ReasonSecretNotFound = "SecretNotFound"

@@ -18,10 +18,11 @@ import (
 //	  ▲                      │ lose: a member fits nowhere, ended, or waited too long
 //	  └──── end: all released ┘
 //
-// Nothing of it outlives the process. It is safe for concurrent use, and no method calls into kube-scheduler.
+// Nothing of it outlives the process. It is safe for concurrent use, and calls into kube-scheduler under no lock of its
+// own but rejecting.
 type State struct {
-	// rejecting is held while waiting members are rejected: kube-scheduler's WaitingPods write without a lock when two
-	// reject one (waiting_pods_map.go of 1.37, stopWithStatus).
+	// rejecting is held while the plugin rejects waiting members: kube-scheduler's WaitingPods write without a lock when
+	// two reject one (waiting_pods_map.go of 1.37, stopWithStatus).
 	rejecting sync.Mutex
 
 	mu sync.Mutex
@@ -366,8 +367,8 @@ func (s *State) lose(name types.NamespacedName, unfit, again bool) map[types.UID
 
 // expireAfter loses the gang that is being placed after patience, unless that was said before or the gang ends until
 // then. It is tried anew then, and release is called with its reserved members. It returns how long that is from now.
-// Who lets members go decides under the same lock, which kube-scheduler's own time in Permit does not know: a member
-// that it rejects may be let go at the same moment, and is tried again after five minutes if there is no event.
+// Who lets members go decides under the same lock, and not after that time: else a member could be let go which
+// kube-scheduler's own time in Permit has rejected.
 func (s *State) expireAfter(name types.NamespacedName, patience time.Duration, release func(members map[types.UID]bool)) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,6 +400,9 @@ func (s *State) done() {
 	}
 	s.placing = nil
 }
+
+// isOver reports whether its time is over: the timer may be late, as may be kube-scheduler's own in Permit.
+func (g *gang) isOver() bool { return g.expiry != nil && !time.Now().Before(g.deadline) }
 
 // lose gives the gang up, and returns its reserved members, nil if it is lost already. The caller holds mu.
 func (g *gang) lose(again bool) map[types.UID]bool {
@@ -467,7 +471,7 @@ func (s *State) unblock() []*corev1.Pod {
 func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (map[types.UID]bool, []*corev1.Pod, outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name || s.placing.lost {
+	if s.placing == nil || s.placing.name != name || s.placing.lost || s.placing.isOver() {
 		return nil, nil, lost
 	}
 	if len(s.placing.reserved) < needed {

@@ -51,7 +51,7 @@ type Options struct {
 	// ProbePeriod is how often super clusters are asked whether they are there; 0 means 10 seconds. It is no flag:
 	// tests do not wait for it.
 	ProbePeriod time.Duration
-	// ClusterSelector selects the Clusters that are super clusters by their labels; "": all are.
+	// ClusterSelector selects the Clusters that may become super clusters by their labels; "": all may.
 	ClusterSelector string
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
 	SyncerNamespace string
@@ -137,7 +137,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.QuotaGrace, "quota-grace", o.QuotaGrace,
 		"how long a namespace keeps what it has once it has no ResourceQuota any more, so that one that is deleted and created again loses nothing")
 	fs.StringVar(&o.ClusterSelector, "cluster-selector", o.ClusterSelector,
-		"labels of the Clusters of Cluster API that are super clusters, as pool=superpool; default: all Clusters of the meta cluster are")
+		"labels of the Clusters of Cluster API that may become super clusters, as pool=superpool; default: all Clusters of the meta cluster may")
 	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
 	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
