@@ -170,10 +170,13 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (c *Controller) reconcile(ctx context.Context, cluster *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(cluster)
 	if out, err := c.leavesOut(ctx, cluster); out || err != nil {
+		if err == nil && c.supervisor.Stop(name) { // else Supervisor.OnChange enqueues the Cluster when the connection has ended
+			c.forget(name)
+		}
 		return reconcile.Result{}, err
 	}
-	name := client.ObjectKeyFromObject(cluster)
 	said := c.readDeclared(cluster)
 	config, data, reason, err := c.readSecret(ctx, name)
 	if err != nil {
@@ -212,7 +215,7 @@ func (c *Controller) leavesOut(ctx context.Context, cluster *metav1.PartialObjec
 		return false, nil
 	}
 	name := client.ObjectKeyFromObject(cluster)
-	if _, connected := c.supervisor.Get(name); !connected {
+	if conn, connected := c.supervisor.Get(name); !connected || conn.ownedID() == "" {
 		nodes, err := c.virtualNodes(ctx)
 		if err != nil {
 			return false, err

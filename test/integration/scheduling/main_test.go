@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -197,6 +198,7 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	}
 	w.options = app.NewOptions()
 	w.options.Kubeconfig = filepath.Join(dir, "meta.kubeconfig")
+	w.options.ClusterSelector = labels.FormatLabels(inPool())
 	w.options.LeaderElect = false
 	w.options.ProbePeriod = time.Second
 	w.options.QuotaGrace = time.Second // it only delays: TestAQuotaThatIsReplaced, which asks about it, sets another
@@ -219,6 +221,9 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	return w.meta.Create(ctx, builders.VirtualCluster("tenant"))
 }
 
+// inPool returns the labels by which w selects the Clusters of super clusters.
+func inPool() map[string]string { return map[string]string{"pool": "superpool"} }
+
 // superCluster makes a super cluster of one node with 100 cores, and registers it.
 func (w *world) superCluster(ctx context.Context, id string, super *controlplane.ControlPlane) error {
 	c, err := client.New(super.Config, client.Options{Scheme: controlplane.Scheme()})
@@ -232,7 +237,9 @@ func (w *world) superCluster(ctx context.Context, id string, super *controlplane
 	if err := controlplane.CreateNode(ctx, c, builders.Node("n1", "cpu", "100", "memory", "100Gi", "pods", "1000").Obj()); err != nil {
 		return err
 	}
-	return controlplane.Create(ctx, w.meta, builders.KubeconfigSecret(id+"-kubeconfig", super.KubeConfig), builders.Cluster(id))
+	cluster := builders.Cluster(id)
+	cluster.SetLabels(inPool())
+	return controlplane.Create(ctx, w.meta, builders.KubeconfigSecret(id+"-kubeconfig", super.KubeConfig), cluster)
 }
 
 // with returns the world with other flags of vc-scheduler.
