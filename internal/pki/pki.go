@@ -29,7 +29,7 @@ import (
 const (
 	// DefaultValidity is how long an issued certificate is valid.
 	DefaultValidity = 365 * 24 * time.Hour
-	// backdated is how long before it is issued a certificate is valid, for machines whose clocks are behind.
+	// backdated is how long before it is issued a certificate is valid, an authority's too, for clocks that are behind.
 	backdated = 5 * time.Minute
 )
 
@@ -75,7 +75,7 @@ func NewAuthority(name string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, key)
+	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name, NotBefore: time.Now().Add(-backdated).UTC()}, key)
 	if err != nil {
 		return nil, fmt.Errorf("signing the authority %s: %w", name, err)
 	}
@@ -118,8 +118,11 @@ func (a *Authority) Name() string { return a.certificate.Subject.CommonName }
 // Pair returns the authority's own certificate and key.
 func (a *Authority) Pair() (*Pair, error) { return encode(a.certificate.Raw, a.key) }
 
-// Issue makes a key and signs a certificate for it.
-func (a *Authority) Issue(wanted Certificate) (*Pair, error) {
+// Issue makes a key and signs a certificate for it, which is valid from now on.
+func (a *Authority) Issue(wanted Certificate) (*Pair, error) { return a.IssueAt(time.Now(), wanted) }
+
+// IssueAt is Issue at another time.
+func (a *Authority) IssueAt(now time.Time, wanted Certificate) (*Pair, error) {
 	key, err := NewKey()
 	if err != nil {
 		return nil, err
@@ -132,7 +135,7 @@ func (a *Authority) Issue(wanted Certificate) (*Pair, error) {
 	if len(wanted.IPs)+len(wanted.DNSNames) > 0 {
 		usages = append(usages, x509.ExtKeyUsageServerAuth)
 	}
-	now, began, ends := time.Now(), a.certificate.NotBefore, a.certificate.NotAfter
+	began, ends := a.certificate.NotBefore, a.certificate.NotAfter
 	if from := now.Add(-backdated).UTC(); from.After(began) {
 		began = from
 	}

@@ -33,10 +33,8 @@ func (a *Authority) Due(pair *Pair, wanted Certificate, now time.Time) (at time.
 	case now.Before(leaf.NotBefore):
 		return now, "it is not valid yet"
 	}
-	at = leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
-	if sooner := leaf.NotBefore.Add(backdated + wanted.validity()*2/3); sooner.Before(at) {
-		at = sooner
-	}
+	issued := leaf.NotBefore.Add(backdated)
+	at = issued.Add(min(leaf.NotAfter.Sub(issued), wanted.validity()) * 2 / 3)
 	if !now.Before(at) {
 		return now, fmt.Sprintf("it ends at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}

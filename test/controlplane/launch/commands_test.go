@@ -86,7 +86,7 @@ func TestCommands(t *testing.T) {
 			program: APIServer, change: func(c *ControlPlane) { c.EtcdPrefix = "/t01" }, want: map[string]string{"--etcd-prefix": "/t01"},
 		},
 		"an API server on a reserved port": {
-			program: APIServer, change: func(c *ControlPlane) { c.SharePorts = true }, want: map[string]string{"--permit-port-sharing": ""},
+			program: APIServer, change: func(c *ControlPlane) { c.SharePorts = true }, want: map[string]string{"--permit-port-sharing": "true"},
 		},
 		"a controller manager": {program: ControllerManager, want: map[string]string{
 			"--kubeconfig": "/bed/r1.kubeconfig", "--secure-port": "21008", "--bind-address": "127.0.0.1", "--leader-elect": "false",

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/superpool/superpool/internal/controlplane"
 )
 
 // Program is one of the programs of a control plane.
@@ -99,6 +101,9 @@ func (c *ControlPlane) URL() string {
 // FrontProxyFile returns the file (without .crt and .key) of the certificate by which its API server knows a proxy that
 // says who asks.
 func (c *ControlPlane) FrontProxyFile() string { return c.pki("front-proxy-client") }
+
+// files is the folder of its certificates.
+func (c *ControlPlane) files() controlplane.Files { return controlplane.Files(c.pki("")) }
 
 // pki returns one of its files of certificates, without .crt and .key.
 func (c *ControlPlane) pki(name string) string { return filepath.Join(c.Folder, "pki", c.Name, name) }

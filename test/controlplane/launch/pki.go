@@ -10,11 +10,9 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	utilnet "k8s.io/utils/net"
 
+	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/pki"
 )
-
-// frontProxy is the user that an API server is for the aggregated API servers that it asks.
-const frontProxy = "front-proxy-client"
 
 // administrators is the group that may do everything.
 const administrators = "system:masters"
@@ -50,7 +48,7 @@ func (c *ControlPlane) ensurePKI() error {
 	}{
 		"apiserver":          {authority, server},
 		"kubelet-client":     {kubelets, kubeletClient},
-		"front-proxy-client": {front, pki.Certificate{User: frontProxy}},
+		"front-proxy-client": {front, pki.Certificate{User: controlplane.FrontProxyUser}},
 	} {
 		pair, err := wanted.by.Issue(wanted.certificate)
 		if err != nil {

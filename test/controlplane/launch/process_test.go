@@ -55,7 +55,7 @@ func TestStartLeavesFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, pid, group, "Ctrl-C in a terminal does not reach it")
 	require.Eventually(t, func() bool { return strings.HasSuffix(c.file(t, "logs", "kube-scheduler-r1.log"), "it runs\n") }, time.Minute, 10*time.Millisecond)
-	require.True(t, strings.HasPrefix(c.file(t, "logs", "kube-scheduler-r1.log"), "--- "+c.Bin+"/kube-scheduler --kubeconfig="+c.Folder+"/r1.kubeconfig "))
+	require.True(t, strings.HasPrefix(c.file(t, "logs", "kube-scheduler-r1.log"), "--- "+c.Bin+"/kube-scheduler --bind-address=127.0.0.1 --kubeconfig="+c.Folder+"/r1.kubeconfig "))
 	require.False(t, started[0].Ended())
 
 	started[0].Kill()

@@ -1,0 +1,75 @@
+package controlplane
+
+import (
+	"net"
+	"time"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/pki"
+)
+
+// The authorities of a control plane: of its users, of its etcd, and of those who tell its aggregated API servers who
+// asks. Each is a Secret of that name.
+const (
+	CA           = "ca"
+	EtcdCA       = "etcd-ca"
+	FrontProxyCA = "front-proxy-ca"
+)
+
+// Other Secrets of a control plane.
+const (
+	// ServiceAccounts has the key that signs the tokens of service accounts.
+	ServiceAccounts = "service-accounts"
+	// ManagerUser has the certificate of the controller manager.
+	ManagerUser = "controller-manager"
+	// KubeconfigKey is the key of a kubeconfig in the Secret of its user's certificate. It names the files of that, so
+	// that the user reads them again.
+	KubeconfigKey = "kubeconfig"
+)
+
+// administrators is the group that may do everything.
+const administrators = "system:masters"
+
+// Certificate is one that a program of a control plane shows, or a user of it. It is a Secret of that name.
+type Certificate struct {
+	Name, Authority string
+	Wanted          pki.Certificate
+}
+
+// Certificates returns all that authorities of the control plane issue, each valid for so long. hosts are the names and
+// addresses besides by which the API server is reached. All are read again by the programs that show them when they
+// change.
+func (c *ControlPlane) Certificates(validity time.Duration, hosts ...string) ([]Certificate, error) {
+	addresses, err := c.serviceAddresses()
+	if err != nil {
+		return nil, err
+	}
+	names := []string{
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + c.clusterDomain(), c.host(APIServer),
+	}
+	addresses = append(addresses, net.IPv4(127, 0, 0, 1))
+	for _, host := range hosts {
+		if address := net.ParseIP(host); address != nil {
+			addresses = append(addresses, address)
+			continue
+		}
+		names = append(names, host)
+	}
+	members := []string{"localhost", c.host(Etcd), "*." + c.host(Etcd)}
+	local := []net.IP{net.IPv4(127, 0, 0, 1)}
+	all := []Certificate{
+		{Name: "apiserver", Authority: CA, Wanted: pki.Certificate{User: APIServer, IPs: addresses, DNSNames: names}},
+		{Name: ManagerUser, Authority: CA, Wanted: pki.Certificate{User: "system:kube-controller-manager"}},
+		{Name: tenancyv1alpha1.SecretAdminKubeconfig, Authority: CA, Wanted: pki.Certificate{User: "kubernetes-admin", Groups: []string{administrators}}},
+		{Name: "kubelet-client", Authority: CA, Wanted: pki.Certificate{User: "kube-apiserver-kubelet-client", Groups: []string{administrators}}},
+		{Name: "front-proxy-client", Authority: FrontProxyCA, Wanted: pki.Certificate{User: FrontProxyUser}},
+		{Name: "etcd-server", Authority: EtcdCA, Wanted: pki.Certificate{User: Etcd, IPs: local, DNSNames: members}},
+		{Name: "etcd-peer", Authority: EtcdCA, Wanted: pki.Certificate{User: "etcd-peer", IPs: local, DNSNames: members}},
+		{Name: "etcd-client", Authority: EtcdCA, Wanted: pki.Certificate{User: APIServer}},
+		{Name: "etcd-manager", Authority: EtcdCA, Wanted: pki.Certificate{User: ManagedBy}},
+	}
+	for i := range all {
+		all[i].Wanted.Validity = validity
+	}
+	return all, nil
+}

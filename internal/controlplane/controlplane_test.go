@@ -1,0 +1,220 @@
+package controlplane_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podsecurity "k8s.io/pod-security-admission/api"
+	podsecuritypolicy "k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/pki"
+)
+
+const files = "/etc/kubernetes/pki/"
+
+func sample() *controlplane.ControlPlane {
+	component := func(program string) tenancyv1alpha1.ComponentTemplate {
+		return tenancyv1alpha1.ComponentTemplate{Image: "registry.k8s.io/" + program + ":v1.37.2", Replicas: 1}
+	}
+	return &controlplane.ControlPlane{
+		Namespace: "default-abc123-acme",
+		Tenant: &tenancyv1alpha1.VirtualCluster{Spec: tenancyv1alpha1.VirtualClusterSpec{
+			ServiceCIDRs: []string{"10.97.0.0/16", "fd97::/112"}, ServiceNodePortRange: "30100-30199", ClusterDomain: "acme.local",
+		}},
+		Version: &tenancyv1alpha1.ClusterVersion{Spec: tenancyv1alpha1.ClusterVersionSpec{
+			KubernetesVersion: "v1.37.2", Etcd: component(controlplane.Etcd), APIServer: component(controlplane.APIServer), ControllerManager: component(controlplane.ControllerManager),
+		}},
+	}
+}
+
+func objects(c *controlplane.ControlPlane) []client.Object {
+	return slices.Concat(c.Etcd(3), c.APIServer(3), c.ControllerManager())
+}
+
+// pods returns the templates of pods, by program.
+func pods(c *controlplane.ControlPlane) map[string]*corev1.PodTemplateSpec {
+	found := map[string]*corev1.PodTemplateSpec{}
+	for _, object := range objects(c) {
+		switch workload := object.(type) {
+		case *appsv1.StatefulSet:
+			found[workload.Name] = &workload.Spec.Template
+		case *appsv1.Deployment:
+			found[workload.Name] = &workload.Spec.Template
+		}
+	}
+	return found
+}
+
+// flags returns the values of a pod's flags, "" for those without.
+func flags(t *testing.T, pod *corev1.PodTemplateSpec) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, argument := range pod.Spec.Containers[0].Command[1:] {
+		name, value, _ := strings.Cut(argument, "=")
+		require.True(t, strings.HasPrefix(name, "--"), argument)
+		require.NotContains(t, values, name, "said twice")
+		values[name] = value
+	}
+	return values
+}
+
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, object := range objects(sample()) {
+		names = append(names, object.GetObjectKind().GroupVersionKind().GroupKind().String()+" "+object.GetName())
+		require.Equal(t, "default-abc123-acme", object.GetNamespace())
+		require.Equal(t, controlplane.ManagedBy, object.GetLabels()["app.kubernetes.io/managed-by"])
+	}
+	require.Empty(t, cmp.Diff([]string{
+		"Service etcd", "StatefulSet.apps etcd", "PodDisruptionBudget.policy etcd",
+		"Service kube-apiserver", "Deployment.apps kube-apiserver", "PodDisruptionBudget.policy kube-apiserver", "Deployment.apps kube-controller-manager",
+	}, names))
+	require.Empty(t, cmp.Diff(objects(sample()), objects(sample())), "equal input gives equal objects")
+}
+
+// TestPodsAreRestricted: pods are what the strictest of the Pod Security Standards admits, and have no token.
+func TestPodsAreRestricted(t *testing.T) {
+	t.Parallel()
+	evaluator, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
+	require.NoError(t, err)
+	found := pods(sample())
+	require.Len(t, found, 3)
+	for name, pod := range found {
+		for _, result := range evaluator.EvaluatePod(podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
+			require.True(t, result.Allowed, "%s: %s: %s", name, result.ForbiddenReason, result.ForbiddenDetail)
+		}
+		require.False(t, *pod.Spec.AutomountServiceAccountToken, name)
+		require.True(t, *pod.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem, name)
+	}
+}
+
+// TestFilesAreThere: each file that a flag names is in a Secret that the pod has, each such Secret is one that
+// vc-manager makes, and no pod reads a key that it does not need.
+func TestFilesAreThere(t *testing.T) {
+	t.Parallel()
+	c := sample()
+	made := map[string]bool{
+		controlplane.CA: true, controlplane.EtcdCA: true, controlplane.FrontProxyCA: true, controlplane.ServiceAccounts: true,
+	}
+	all, err := c.Certificates(time.Hour)
+	require.NoError(t, err)
+	for _, certificate := range all {
+		require.True(t, made[certificate.Authority], certificate.Name)
+		made[certificate.Name] = true
+	}
+	for name, pod := range pods(c) {
+		there := map[string]bool{}
+		for _, source := range pod.Spec.Volumes[0].Projected.Sources {
+			require.True(t, made[source.Secret.Name], source.Secret.Name)
+			for _, item := range source.Secret.Items {
+				require.False(t, there[files+item.Path], "two files of one name")
+				there[files+item.Path] = true
+			}
+		}
+		for flag, value := range flags(t, pod) {
+			if strings.HasPrefix(value, files) {
+				require.True(t, there[value], "%s: %s=%s", name, flag, value)
+			}
+		}
+		for file := range there {
+			isNamed := slices.Contains(slices.Collect(maps.Values(flags(t, pod))), file) || strings.HasPrefix(file, files+"controller-manager.")
+			require.True(t, isNamed, "%s does not name %s", name, file)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		program string
+		change  func(*controlplane.ControlPlane)
+		want    map[string]string
+	}{
+		"etcd": {program: controlplane.Etcd, want: map[string]string{
+			"--name": "$(POD_NAME)", "--initial-advertise-peer-urls": "https://$(POD_NAME).etcd.default-abc123-acme.svc:2380",
+			"--initial-cluster":  "etcd-0=https://etcd-0.etcd.default-abc123-acme.svc:2380,etcd-1=https://etcd-1.etcd.default-abc123-acme.svc:2380,etcd-2=https://etcd-2.etcd.default-abc123-acme.svc:2380",
+			"--client-cert-auth": "true", "--peer-client-cert-auth": "true", "--quota-backend-bytes": "2147483648",
+		}},
+		"an API server": {program: controlplane.APIServer, want: map[string]string{
+			"--service-cluster-ip-range": "10.97.0.0/16,fd97::/112", "--service-node-port-range": "30100-30199", "--endpoint-reconciler-type": "none",
+			"--service-account-issuer": "https://kubernetes.default.svc.acme.local", "--kubelet-certificate-authority": files + "ca.crt",
+			"--etcd-servers": "https://etcd-0.etcd.default-abc123-acme.svc:2379,https://etcd-1.etcd.default-abc123-acme.svc:2379,https://etcd-2.etcd.default-abc123-acme.svc:2379",
+		}},
+		"a controller manager": {program: controlplane.ControllerManager, want: map[string]string{
+			"--leader-elect": "true", "--kubeconfig": files + "controller-manager.kubeconfig", "--cluster-signing-key-file": files + "ca.key",
+		}},
+		"a tenant that says nothing": {
+			program: controlplane.APIServer, change: func(c *controlplane.ControlPlane) { c.Tenant = &tenancyv1alpha1.VirtualCluster{} },
+			want: map[string]string{"--service-cluster-ip-range": "10.96.0.0/12", "--service-account-issuer": "https://kubernetes.default.svc.cluster.local"},
+		},
+		"arguments of the version": {
+			program: controlplane.APIServer, change: func(c *controlplane.ControlPlane) {
+				c.Version.Spec.APIServer.ExtraArgs = map[string]string{"goaway-chance": "0", "audit-log-path": "-"}
+			},
+			want: map[string]string{"--goaway-chance": "0", "--audit-log-path": "-"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := sample()
+			if tc.change != nil {
+				tc.change(c)
+			}
+			got := flags(t, pods(c)[tc.program])
+			for flag, want := range tc.want {
+				require.Equal(t, want, got[flag], flag)
+			}
+		})
+	}
+}
+
+// TestMemoryLimit: Go's runtime knows of the limit, and has a tenth of it for what it does not count.
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	c := sample()
+	c.Version.Spec.APIServer.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1000Mi")}
+	require.Contains(t, pods(c)[controlplane.APIServer].Spec.Containers[0].Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "943718400"})
+	for _, env := range pods(sample())[controlplane.APIServer].Spec.Containers[0].Env {
+		require.NotEqual(t, "GOMEMLIMIT", env.Name)
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	all, err := sample().Certificates(time.Hour, "acme.example.com", "192.0.2.7", "2001:db8::7")
+	require.NoError(t, err)
+	byName := map[string]pki.Certificate{}
+	for _, certificate := range all {
+		require.Equal(t, time.Hour, certificate.Wanted.Validity)
+		require.NotContains(t, byName, certificate.Name)
+		byName[certificate.Name] = certificate.Wanted
+	}
+	server := byName["apiserver"]
+	require.Subset(t, server.DNSNames, []string{"acme.example.com", "kubernetes.default.svc.acme.local", "kube-apiserver.default-abc123-acme.svc", "localhost"})
+	var addresses []string
+	for _, ip := range server.IPs {
+		addresses = append(addresses, ip.String())
+	}
+	require.ElementsMatch(t, []string{"10.97.0.1", "fd97::1", "127.0.0.1", "192.0.2.7", "2001:db8::7"}, addresses)
+	require.Equal(t, []string{"system:masters"}, byName["admin-kubeconfig"].Groups)
+	require.Empty(t, byName["etcd-client"].Groups)
+
+	for _, cidr := range []string{"10.97.0.0", "10.97.0.1/32"} {
+		c := sample()
+		c.Tenant.Spec.ServiceCIDRs = []string{cidr}
+		_, err := c.Certificates(time.Hour)
+		require.ErrorContains(t, err, "spec.serviceCIDRs: ", cidr)
+	}
+}

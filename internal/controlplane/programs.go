@@ -1,0 +1,70 @@
+package controlplane
+
+import (
+	"path/filepath"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// APIServer returns the objects of the API servers, which find etcd at so many members.
+//
+// They write no endpoints of Service kubernetes: theirs would be addresses of pods of the meta cluster. One that ends
+// serves on while others learn of it, and asks for another connection now and then, so that each gets its part.
+func (c *ControlPlane) APIServer(members int32) []client.Object {
+	server := Server{
+		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: c.EtcdURLs(members), Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
+		ServiceCIDRs: c.serviceCIDRs(), ServiceNodePortRange: c.Tenant.Spec.ServiceNodePortRange, KubeletCA: certificates.Certificate(CA),
+	}
+	of := program{
+		component: APIServer, template: &c.Version.Spec.APIServer, ports: []int32{apiServerPort}, grace: 60, capabilities: []corev1.Capability{"NET_BIND_SERVICE"}, probe: https("/livez", apiServerPort),
+		pairs:       []string{"apiserver", "etcd-client", "front-proxy-client", "kubelet-client"},
+		authorities: []string{CA, EtcdCA, FrontProxyCA}, keys: []string{ServiceAccounts},
+		flags: server.Flags().With(Flags{
+			"etcd-cafile": certificates.Certificate(EtcdCA), "etcd-certfile": certificates.Certificate("etcd-client"), "etcd-keyfile": certificates.Key("etcd-client"),
+			"endpoint-reconciler-type": "none", "shutdown-delay-duration": "10s", "shutdown-send-retry-after": "true", "goaway-chance": "0.001", "profiling": "false",
+			// The syncer has a token of its own for each pod, and renews it.
+			"service-account-extend-token-expiration": "false",
+		}),
+	}
+	pod := of.pod()
+	pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = https("/readyz", apiServerPort)
+	folder(&pod.Spec, "run", "/var/run/kubernetes")
+	return []client.Object{c.service(APIServer, apiServerPort), c.deployment(APIServer, replicas(of.template), pod), c.budget(APIServer)}
+}
+
+// ControllerManager returns the objects of the controller managers, one of which works at a time.
+func (c *ControlPlane) ControllerManager() []client.Object {
+	kubeconfig := filepath.Join(string(certificates), ManagerUser+".kubeconfig")
+	manager := Manager{Files: certificates, Kubeconfig: kubeconfig, Address: listen, Port: managerPort, ServiceCIDRs: c.serviceCIDRs()}
+	of := program{
+		component: ControllerManager, template: &c.Version.Spec.ControllerManager, ports: []int32{managerPort}, probe: https("/healthz", managerPort),
+		pairs: []string{CA, ManagerUser}, authorities: []string{FrontProxyCA}, keys: []string{ServiceAccounts},
+		flags: manager.Flags().With(Flags{
+			"leader-elect": "true", "authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig, "client-ca-file": certificates.Certificate(CA),
+			"requestheader-client-ca-file": certificates.Certificate(FrontProxyCA), "cluster-name": c.Namespace, "profiling": "false",
+			"controllers": "*,bootstrapsigner,tokencleaner",
+		}),
+	}
+	pod := of.pod()
+	project(pod.Spec.Volumes[0].Projected, ManagerUser, corev1.KeyToPath{Key: KubeconfigKey, Path: ManagerUser + ".kubeconfig"})
+	folder(&pod.Spec, "tmp", "/tmp")
+	return []client.Object{c.deployment(ControllerManager, replicas(of.template), pod)}
+}
+
+// deployment replaces each pod when another one is ready.
+func (c *ControlPlane) deployment(component string, replicas *int32, pod corev1.PodTemplateSpec) *appsv1.Deployment {
+	deployment := &appsv1.Deployment{ObjectMeta: c.meta(component, component), Spec: appsv1.DeploymentSpec{
+		Replicas: replicas, Selector: &metav1.LabelSelector{MatchLabels: Labels(component)}, Template: pod,
+		Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+		}},
+		RevisionHistoryLimit: ptr.To[int32](2),
+	}}
+	deployment.APIVersion, deployment.Kind = "apps/v1", "Deployment"
+	return deployment
+}
