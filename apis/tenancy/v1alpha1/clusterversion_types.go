@@ -55,7 +55,7 @@ type ClusterVersionStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClusterVersion is a template of tenant control planes. No controller provisions them yet.
+// ClusterVersion is a template of the control planes that vc-manager makes for VirtualClusters which name it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -60,6 +60,32 @@ const (
 	// ReasonSharedNodePorts: spec.serviceNodePortRange of another VirtualCluster contains ports of this one's.
 	ReasonSharedNodePorts = "SharedNodePorts"
 
+	// ConditionEtcdReady is True while all members of the etcd of a control plane that vc-manager makes are ready, and of
+	// the version that is wanted.
+	ConditionEtcdReady = "EtcdReady"
+	// ConditionAPIServerReady is True while all API servers of a control plane that vc-manager makes are ready, and of the
+	// version that is wanted.
+	ConditionAPIServerReady = "APIServerReady"
+	// ConditionControllerManagerReady is True while all controller managers of a control plane that vc-manager makes are
+	// ready, and of the version that is wanted.
+	ConditionControllerManagerReady = "ControllerManagerReady"
+	// ConditionUpToDate is True when all parts of the control plane are of the ClusterVersion that is named.
+	ConditionUpToDate = "UpToDate"
+	// ConditionCertificatesValid is True when all certificates of the control plane are valid.
+	ConditionCertificatesValid = "CertificatesValid"
+	// ReasonWhole: it is as it is to be.
+	ReasonWhole = "Whole"
+	// ReasonProgressing: it is being made. The message says what is waited for.
+	ReasonProgressing = "Progressing"
+	// ReasonInvalid: something that vc-manager does not replace is not what it must be. The message says what.
+	ReasonInvalid = "Invalid"
+	// ReasonFailed: an API server refused something, or did not answer. It is tried again. The message says what.
+	ReasonFailed = "Failed"
+	// ReasonWaiting: a part of the control plane was not looked at, because one before it is not whole.
+	ReasonWaiting = "Waiting"
+	// ReasonClusterVersionNotFound: there is no ClusterVersion of the name in spec.clusterVersionName.
+	ReasonClusterVersionNotFound = "ClusterVersionNotFound"
+
 	// ConditionVersionSkew is True when the control plane has a version of Kubernetes that Superpool does not work with,
 	// and absent otherwise. Nothing of the tenant changes because of it.
 	ConditionVersionSkew = "VersionSkew"
@@ -87,8 +113,9 @@ const (
 // VirtualClusterSpec names the control plane of a tenant.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterVersionName) || !has(self.clusterVersionName) || ((has(self.serviceCIDRs) ? self.serviceCIDRs : []) == (has(oldSelf.serviceCIDRs) ? oldSelf.serviceCIDRs : []) && self.clusterDomain == oldSelf.clusterDomain)",message="serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change: the addresses of Services, and the issuer of tokens, stay"
 type VirtualClusterSpec struct {
-	// clusterVersionName names the ClusterVersion from which to provision the control plane. No controller does so yet.
+	// clusterVersionName names the ClusterVersion of which vc-manager makes the control plane.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -170,7 +197,7 @@ type SecretKeyRef struct {
 	Key string `json:"key,omitempty"`
 }
 
-// VirtualClusterStatus is what vc-scheduler found out about the control plane.
+// VirtualClusterStatus is what vc-scheduler and vc-manager found out about the control plane.
 type VirtualClusterStatus struct {
 	// clusterNamespace is the cluster key: the tenant's root namespace in the meta cluster, and the prefix of its
 	// namespaces in super clusters. It never changes once set.
@@ -184,7 +211,8 @@ type VirtualClusterStatus struct {
 	ControlPlaneUID types.UID `json:"controlPlaneUID,omitempty"`
 
 	// conditions of the control plane: Ready, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's range
-	// overlaps this one's, and VersionSkew when Superpool does not work with its version.
+	// overlaps this one's, and VersionSkew when Superpool does not work with its version; of one that vc-manager makes
+	// besides EtcdReady, APIServerReady, ControllerManagerReady, CertificatesValid and UpToDate.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -212,7 +240,7 @@ type VirtualCluster struct {
 	// spec names the tenant's control plane.
 	// +required
 	Spec VirtualClusterSpec `json:"spec"`
-	// status is what vc-scheduler found out about it.
+	// status is what vc-scheduler and vc-manager found out about it.
 	// +optional
 	Status VirtualClusterStatus `json:"status,omitempty"`
 }

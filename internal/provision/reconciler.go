@@ -1,0 +1,292 @@
+// Package provision keeps the control planes of tenants that name a ClusterVersion: it makes their certificates and
+// applies what package controlplane says, one part after the other. It keeps no state: what a process that ended has
+// begun, the next one finds in the objects.
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+const (
+	controllerName = "control-planes"
+	// concurrentTenants is how many control planes are worked on at a time.
+	concurrentTenants = 8
+	// patrolPeriod is how often a control plane is looked at without an event.
+	patrolPeriod = 10 * time.Minute
+	// kubeconfigSuffix is added to the name of a VirtualCluster for that of the Secret with its administrator's
+	// kubeconfig, as Cluster API has it.
+	kubeconfigSuffix = "-kubeconfig"
+)
+
+// Reconciler reconciles VirtualClusters that name a ClusterVersion.
+type Reconciler struct {
+	// Client writes, and reads from a cache: VirtualClusters, ClusterVersions, and of other kinds vc-manager's objects.
+	Client client.Client
+	// Reader reads without a cache: Secrets, and what the cache does not have.
+	Reader client.Reader
+	Clock  clock.PassiveClock
+	// Validity is how long certificates are valid.
+	Validity time.Duration
+}
+
+// SetupWithManager adds the reconciler to a manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&tenancyv1alpha1.VirtualCluster{}).
+		Watches(&tenancyv1alpha1.ClusterVersion{}, handler.EnqueueRequestsFromMapFunc(r.ofVersion)).
+		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the controller of control planes: %w", err)
+	}
+	return nil
+}
+
+// ofVersion returns the VirtualClusters that name a ClusterVersion.
+func (r *Reconciler) ofVersion(ctx context.Context, version client.Object) []reconcile.Request {
+	return r.those(ctx, func(vc *tenancyv1alpha1.VirtualCluster) bool { return vc.Spec.ClusterVersionName == version.GetName() })
+}
+
+// ofWorkload returns the VirtualCluster in whose root namespace a workload of vc-manager is.
+func (r *Reconciler) ofWorkload(ctx context.Context, workload client.Object) []reconcile.Request {
+	if !controlplane.IsManaged(workload) {
+		return nil
+	}
+	return r.those(ctx, func(vc *tenancyv1alpha1.VirtualCluster) bool {
+		return vc.Status.ClusterNamespace == workload.GetNamespace()
+	})
+}
+
+func (r *Reconciler) those(ctx context.Context, are func(*tenancyv1alpha1.VirtualCluster) bool) (requests []reconcile.Request) {
+	var list tenancyv1alpha1.VirtualClusterList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		klog.FromContext(ctx).Error(err, "Listing VirtualClusters")
+		return nil
+	}
+	for i := range list.Items {
+		if vc := &list.Items[i]; vc.Spec.ClusterVersionName != "" && are(vc) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(vc)})
+		}
+	}
+	return requests
+}
+
+// Reconcile makes the next part of a control plane what it is to be. It waits for nobody: what it waits for is an event,
+// and patrolPeriod finds what somebody else has deleted.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	if err := r.Client.Get(ctx, request.NamespacedName, vc); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // it names what was read
+	}
+	switch {
+	case vc.DeletionTimestamp != nil, vc.Status.ClusterNamespace == "":
+		return reconcile.Result{}, nil // vc-scheduler makes the root namespace, and deletes it with all that is in it
+	case vc.Spec.ClusterVersionName == "":
+		return reconcile.Result{}, r.write(ctx, vc, &report{}) // it is imported now
+	}
+	report, again := newReport(), patrolPeriod
+	err := r.certificates(ctx, vc, report, &again)
+	if err == nil {
+		err = r.provision(ctx, vc, report)
+	}
+	var broken *brokenError
+	switch {
+	case err == nil:
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case errors.As(err, &broken): // somebody has to mend it, and nobody tells when
+		report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
+		err, again = nil, min(again, time.Minute)
+	case isRefused(err):
+		report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
+	default:
+		return reconcile.Result{}, err // it is tried again, and what is known of the parts stays said
+	}
+	if written := r.write(ctx, vc, report); err == nil {
+		err = written
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// isRefused reports whether the meta cluster answered, and will answer the same again.
+func isRefused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// certificates makes the certificates of a control plane, whatever becomes of the rest of it: what runs needs them.
+// again is shortened to when the next one is due.
+func (r *Reconciler) certificates(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
+	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
+	kept := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace, now: r.Clock.Now()}
+	err := kept.ensure(ctx, plane, r.Validity)
+	if !kept.next.IsZero() {
+		*again = min(*again, max(time.Second, kept.next.Sub(kept.now)))
+	}
+	if err != nil { // where it is no brokenError nothing is written of it
+		report.set(tenancyv1alpha1.ConditionCertificatesValid, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
+		return err
+	}
+	report.set(tenancyv1alpha1.ConditionCertificatesValid, tenancy.Reason{})
+	return r.handOut(ctx, vc)
+}
+
+func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
+	version := &tenancyv1alpha1.ClusterVersion{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: vc.Spec.ClusterVersionName}, version); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("getting ClusterVersion %s: %w", vc.Spec.ClusterVersionName, err)
+		}
+		report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonClusterVersionNotFound, Message: fmt.Sprintf(
+			"There is no ClusterVersion %s; what runs goes on: kubectl get clusterversions", vc.Spec.ClusterVersionName)})
+		return nil // its creation is an event
+	}
+	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc, Version: version}
+	wanted := max(1, version.Spec.Etcd.Replicas)
+	members, err := r.members(ctx, plane.Namespace, wanted)
+	if err != nil {
+		return err
+	}
+	for _, stage := range stages(plane, members) {
+		why, err := r.make(ctx, plane, stage)
+		if err != nil {
+			return err
+		}
+		report.set(stage.condition, why)
+		if why != (tenancy.Reason{}) {
+			report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: why.Reason, Message: "Waiting for " + stage.workload})
+			return nil
+		}
+	}
+	if members != wanted {
+		return broken("ClusterVersion %s has %d members of etcd, and the control plane %d: their number cannot change yet", version.Name, wanted, members)
+	}
+	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{})
+	return nil
+}
+
+// members returns how many members the etcd has that runs, wanted for none. Members that are added by the number of
+// pods alone would be another etcd beside the one that there is.
+func (r *Reconciler) members(ctx context.Context, namespace string, wanted int32) (int32, error) {
+	set := &appsv1.StatefulSet{}
+	switch err := r.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: controlplane.Etcd}, set); {
+	case apierrors.IsNotFound(err):
+		return wanted, nil
+	case err != nil:
+		return 0, fmt.Errorf("getting StatefulSet %s/%s: %w", namespace, controlplane.Etcd, err)
+	}
+	return replicasOf(set.Spec.Replicas), nil
+}
+
+// make applies the objects of a stage, and returns what it waits for then.
+func (r *Reconciler) make(ctx context.Context, plane *controlplane.ControlPlane, stage stage) (tenancy.Reason, error) {
+	why := tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: stage.workload + " is being made"}
+	for _, object := range stage.objects {
+		live, err := r.apply(ctx, object)
+		if err != nil {
+			return tenancy.Reason{}, err
+		}
+		switch live.(type) {
+		case *appsv1.StatefulSet, *appsv1.Deployment:
+			why = progressOf(live).lacks(stage.workload, plane.Namespace)
+		}
+	}
+	return why, nil
+}
+
+// handOut copies the administrator's kubeconfig to where whoever made the VirtualCluster reads it.
+func (r *Reconciler) handOut(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) error {
+	own := &corev1.Secret{}
+	if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: vc.Status.ClusterNamespace, Name: tenancyv1alpha1.SecretAdminKubeconfig}, own); err != nil {
+		return fmt.Errorf("getting the administrator's kubeconfig: %w", err)
+	}
+	out := &secrets{client: r.Client, reader: r.Reader, namespace: vc.Namespace}
+	data := map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: own.Data[tenancyv1alpha1.DefaultKubeconfigKey]}
+	secret, err := out.get(ctx, vc.Name+kubeconfigSuffix)
+	if err != nil {
+		return err
+	}
+	owner := metav1.OwnerReference{APIVersion: tenancyv1alpha1.GroupVersion.String(), Kind: "VirtualCluster", Name: vc.Name, UID: vc.UID}
+	if secret == nil {
+		return out.create(ctx, vc.Name+kubeconfigSuffix, corev1.SecretTypeOpaque, data, owner)
+	}
+	return out.update(ctx, secret, data, owner)
+}
+
+// report is what vc-manager says of a control plane.
+type report struct{ conditions []metav1.Condition }
+
+// conditionTypes are those that vc-manager writes.
+var conditionTypes = []string{
+	tenancyv1alpha1.ConditionCertificatesValid, tenancyv1alpha1.ConditionEtcdReady, tenancyv1alpha1.ConditionAPIServerReady,
+	tenancyv1alpha1.ConditionControllerManagerReady, tenancyv1alpha1.ConditionUpToDate,
+}
+
+// newReport returns a report that knows nothing of any part: it was not looked at, as one before is not whole.
+func newReport() *report {
+	p := &report{}
+	for _, condition := range conditionTypes {
+		p.conditions = append(p.conditions, metav1.Condition{
+			Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonWaiting, Message: "Another part is not whole",
+		})
+	}
+	return p
+}
+
+// set sets a condition: True with the zero Reason, else False.
+func (p *report) set(condition string, why tenancy.Reason) {
+	said := metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonWhole}
+	if why != (tenancy.Reason{}) {
+		said.Status, said.Reason, said.Message = metav1.ConditionFalse, why.Reason, tenancy.Cut(why.Message, tenancy.MaxEventNote)
+	}
+	at := slices.IndexFunc(p.conditions, func(known metav1.Condition) bool { return known.Type == condition })
+	p.conditions[at] = said
+}
+
+// write writes the conditions of a report if they are other ones, and takes those away that it does not have.
+func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
+	before, changed := vc.DeepCopy(), false
+	for _, condition := range conditionTypes {
+		if !slices.ContainsFunc(report.conditions, func(said metav1.Condition) bool { return said.Type == condition }) {
+			changed = meta.RemoveStatusCondition(&vc.Status.Conditions, condition) || changed
+		}
+	}
+	for _, condition := range report.conditions {
+		condition.ObservedGeneration = vc.Generation
+		changed = meta.SetStatusCondition(&vc.Status.Conditions, condition) || changed
+	}
+	if !changed {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the status of VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package provision
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/pki"
+)
+
+// secrets keeps the certificates of one control plane in Secrets of its root namespace. An authority and the key of
+// service accounts are made once, before anything that they sign: whatever is in their Secret stays, for all that runs
+// trusts it, and one that is gone is not made anew.
+type secrets struct {
+	client client.Client
+	// reader reads without a cache: Secrets of others are no business of this process.
+	reader    client.Reader
+	namespace string
+	now       time.Time
+	// next is when the first of the certificates is to be made anew.
+	next time.Time
+}
+
+// brokenError is the error for what vc-manager does not replace, because others trust or have made it.
+type brokenError struct{ why string }
+
+// Error implements error.
+func (e *brokenError) Error() string { return e.why }
+
+// broken returns a brokenError.
+func broken(format string, values ...any) error { return &brokenError{fmt.Sprintf(format, values...)} }
+
+// get returns a Secret, nil for none. One that is not vc-manager's is an error.
+func (s *secrets) get(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting Secret %s/%s: %w", s.namespace, name, err)
+	case !controlplane.IsManaged(secret):
+		return nil, broken("Secret %s/%s is not vc-manager's. If a control plane runs, import it (spec.kubeconfigSecretRef); else rename or delete the Secret", s.namespace, name)
+	}
+	return secret, nil
+}
+
+// create makes a Secret that does not exist. Where another process was faster its own is not used.
+func (s *secrets) create(ctx context.Context, name string, kind corev1.SecretType, data map[string][]byte, owners ...metav1.OwnerReference) error {
+	secret := &corev1.Secret{Type: kind, Data: data, ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace, Name: name, Labels: controlplane.Labels(controlplane.Credentials), OwnerReferences: owners,
+	}}
+	if err := s.client.Create(ctx, secret); err != nil {
+		return fmt.Errorf("creating Secret %s/%s: %w", s.namespace, name, err)
+	}
+	return nil
+}
+
+// update replaces the data and the owners of a Secret if they are others.
+func (s *secrets) update(ctx context.Context, secret *corev1.Secret, data map[string][]byte, owners ...metav1.OwnerReference) error {
+	if maps.EqualFunc(secret.Data, data, bytes.Equal) && slices.Equal(secret.OwnerReferences, owners) {
+		return nil
+	}
+	changed := secret.DeepCopy()
+	changed.Data, changed.OwnerReferences = data, owners
+	if err := s.client.Update(ctx, changed); err != nil { // its resource version is that of what was read
+		return fmt.Errorf("replacing Secret %s/%s: %w", s.namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// authority returns an authority. It makes one if there is none, and isNew: nothing that one has signed is there.
+func (s *secrets) authority(ctx context.Context, name string, isNew bool) (*pki.Authority, error) {
+	secret, err := s.get(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case secret != nil:
+		authority, err := pki.ParseAuthority(pairOf(secret))
+		if err != nil {
+			return nil, broken("Secret %s/%s holds no authority, and all that runs trusts the one that it held: %v", s.namespace, name, err)
+		}
+		return authority, nil
+	case !isNew:
+		return nil, broken("Secret %s/%s is gone, and all that runs trusts the authority that it held: restore it", s.namespace, name)
+	}
+	authority, err := pki.NewAuthority(s.namespace + "-" + name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
+	}
+	pair, err := authority.Pair()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
+	}
+	return authority, s.create(ctx, name, corev1.SecretTypeTLS, dataOf(pair))
+}
+
+// serviceAccounts makes the key that signs tokens, if there is none, and isNew: no API server has one.
+func (s *secrets) serviceAccounts(ctx context.Context, isNew bool) error {
+	secret, err := s.get(ctx, controlplane.ServiceAccounts)
+	switch {
+	case err != nil:
+		return err
+	case secret != nil:
+		parsed, err := keyutil.ParsePrivateKeyPEM(secret.Data[corev1.TLSPrivateKeyKey])
+		if _, isKey := parsed.(crypto.Signer); err != nil || !isKey {
+			return broken("Secret %s/%s holds no private key, and all tokens are signed by the one that it held", s.namespace, secret.Name)
+		}
+		return nil
+	case !isNew:
+		return broken("Secret %s/%s is gone, and all tokens are signed by the key that it held: restore it", s.namespace, controlplane.ServiceAccounts)
+	}
+	key, err := pki.NewKey()
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	pem, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return fmt.Errorf("encoding the key of service accounts: %w", err)
+	}
+	return s.create(ctx, controlplane.ServiceAccounts, corev1.SecretTypeOpaque, map[string][]byte{corev1.TLSPrivateKeyKey: pem})
+}
+
+// certificate makes a pair anew when it is due. secret is that of the one that there is, nil for none.
+func (s *secrets) certificate(
+	ctx context.Context, by *pki.Authority, wanted controlplane.Certificate, secret *corev1.Secret, plane *controlplane.ControlPlane,
+) error {
+	pair := &pki.Pair{}
+	if secret != nil {
+		pair = pairOf(secret)
+	}
+	at, why := by.Due(pair, wanted.Wanted, s.now)
+	if why != "" {
+		var err error
+		if pair, err = by.IssueAt(s.now, wanted.Wanted); err != nil {
+			return err //nolint:wrapcheck // it says what it did
+		}
+		if at, why = by.Due(pair, wanted.Wanted, s.now); why != "" {
+			return broken("Certificate %s, issued just now, is none: %s", wanted.Name, why)
+		}
+	}
+	if s.next.IsZero() || at.Before(s.next) {
+		s.next = at
+	}
+	data := dataOf(pair)
+	if err := addKubeconfig(data, plane, by, wanted.Name, pair); err != nil {
+		return err
+	}
+	if secret == nil {
+		return s.create(ctx, wanted.Name, corev1.SecretTypeTLS, data)
+	}
+	return s.update(ctx, secret, data)
+}
+
+// addKubeconfig adds what besides a pair lies in the Secret of a user: a kubeconfig. That of the controller manager
+// names the files of its pair, so that it reads them again, and the administrator's holds its own.
+func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by *pki.Authority, user string, pair *pki.Pair) error {
+	own, err := by.Pair()
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	switch user {
+	case controlplane.ManagerUser:
+		data[controlplane.KubeconfigKey], err = plane.ManagerKubeconfig(own.Certificate)
+	case tenancyv1alpha1.SecretAdminKubeconfig:
+		data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, plane.URL(), own.Certificate, "kubernetes-admin", pair)
+	}
+	return err //nolint:wrapcheck // it says what it did
+}
+
+func pairOf(secret *corev1.Secret) *pki.Pair {
+	return &pki.Pair{Certificate: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}
+}
+
+func dataOf(pair *pki.Pair) map[string][]byte {
+	return map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key}
+}
+
+// ensure makes all Secrets of a control plane that are missing or due. What is wrong with one authority keeps nobody
+// from what others issue.
+func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, validity time.Duration, hosts ...string) error {
+	wanted, err := plane.Certificates(validity, hosts...)
+	if err != nil {
+		return broken("%v", err)
+	}
+	var errs []error
+	there, signed := map[string]*corev1.Secret{}, map[string]bool{}
+	for i := range wanted {
+		secret, err := s.get(ctx, wanted[i].Name)
+		signed[wanted[i].Authority] = signed[wanted[i].Authority] || secret != nil || err != nil
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		there[wanted[i].Name] = secret
+	}
+	authorities := map[string]*pki.Authority{}
+	for _, name := range []string{controlplane.CA, controlplane.EtcdCA, controlplane.FrontProxyCA} {
+		authority, err := s.authority(ctx, name, !signed[name])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		authorities[name] = authority
+	}
+	errs = append(errs, s.serviceAccounts(ctx, !signed[controlplane.CA]))
+	if err := errors.Join(errs...); err != nil && !signed[controlplane.CA] {
+		return err // the first certificate is signed when all that signs is there
+	}
+	for i := range wanted {
+		secret, read := there[wanted[i].Name]
+		if by := authorities[wanted[i].Authority]; by != nil && read {
+			errs = append(errs, s.certificate(ctx, by, wanted[i], secret, plane))
+		}
+	}
+	return errors.Join(errs...)
+}
