@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	syncer "github.com/superpool/superpool/cmd/syncer/app"
+	vcmanager "github.com/superpool/superpool/cmd/vc-manager/app"
 	vcscheduler "github.com/superpool/superpool/cmd/vc-scheduler/app"
 	vnagent "github.com/superpool/superpool/cmd/vn-agent/app"
 )
@@ -26,7 +27,7 @@ func flagsPage(*source) (string, error) {
 	}
 	scheduler := vcscheduler.NewCommand()
 	commands := append([]*cobra.Command{scheduler}, scheduler.Commands()...)
-	commands = append(commands, syncerCommand, vnagent.NewCommand())
+	commands = append(commands, syncerCommand, vcmanager.NewCommand(), vnagent.NewCommand())
 	of := map[string][]string{} // names of commands by the row of a flag
 	for _, command := range commands {
 		for _, row := range flagRows(command) {

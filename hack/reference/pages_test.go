@@ -197,7 +197,7 @@ func TestFlagsPage(t *testing.T) {
 	got, err := flagsPage(nil)
 	require.NoError(t, err)
 	for _, want := range []string{
-		"\n## vc-scheduler\n", "\n## syncer\n", "\n## vn-agent\n", "| `--leader-elect` | `true` |", "| vc-scheduler, syncer |\n", "| `SuperClusterPooling` | ALPHA - default=false |", "&lt;id&gt;.&lt;node&gt;",
+		"\n## vc-scheduler\n", "\n## syncer\n", "\n## vn-agent\n", "| `--leader-elect` | `true` |", "| vc-scheduler, syncer, vc-manager |\n", "| `SuperClusterPooling` | ALPHA - default=false |", "&lt;id&gt;.&lt;node&gt;",
 	} {
 		require.Contains(t, got, want)
 	}

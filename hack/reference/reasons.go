@@ -15,6 +15,7 @@ var programs = []struct{ folder, program string }{
 	{"internal/syncer", "syncer"},
 	{"cmd/syncer", "syncer"},
 	{"internal/vnagent", "vn-agent"},
+	{"internal/provision", "vc-manager"},
 	{"internal/tenancy", bothPrograms},
 	{"apis", ""},
 	{"", "vc-scheduler"},

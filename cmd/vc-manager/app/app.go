@@ -1,0 +1,190 @@
+// Package app is the command line of vc-manager and wires its parts.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/metricsauth"
+	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision"
+)
+
+// leaseName is the name of the Lease by which replicas elect their leader.
+const leaseName = "vc-manager"
+
+// Options holds the values of vc-manager's flags.
+type Options struct {
+	// Kubeconfig is that of the meta cluster; "" means the service account of the pod that the process runs in.
+	Kubeconfig string
+	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
+	LeaderElect          bool
+	LeaderElectNamespace string
+	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
+	MetricsBindAddress     string
+	HealthProbeBindAddress string
+	PprofBindAddress       string
+	// MetricsSecure serves metrics by HTTPS to authorized readers only.
+	MetricsSecure bool
+	// CertificateValidity is how long certificates are valid. They are renewed after two thirds of it.
+	CertificateValidity time.Duration
+	// Logs holds the values of klog's flags.
+	Logs *logs.Options
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		LeaderElect: true, LeaderElectNamespace: "vc-manager", MetricsBindAddress: ":8443", MetricsSecure: true, HealthProbeBindAddress: ":8081",
+		PprofBindAddress: "0", CertificateValidity: pki.DefaultValidity, Logs: logs.NewOptions(),
+	}
+}
+
+// AddFlags adds a flag for every option.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that vc-manager runs in")
+	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
+	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease")
+	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
+	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
+	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
+		`address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
+	flags.DurationVar(&o.CertificateValidity, "certificate-validity", o.CertificateValidity,
+		"how long the certificates of control planes are valid, at least 1h. Each is renewed after two thirds of it, and nothing is restarted for it")
+	logsapi.AddFlags(o.Logs, flags)
+}
+
+// Validate returns one error for each value that cannot be used, joined; nil where all can.
+func (o *Options) Validate() error {
+	if o.CertificateValidity < time.Hour {
+		return fmt.Errorf("--certificate-validity %s: use 1h or more", o.CertificateValidity)
+	}
+	return nil
+}
+
+// NewCommand returns the command vc-manager. The context that it is executed with ends it.
+func NewCommand() *cobra.Command {
+	options := NewOptions()
+	command := &cobra.Command{
+		Use:   "vc-manager",
+		Short: "Makes the control planes of tenants",
+		Long: `vc-manager makes the control plane of each VirtualCluster that names a ClusterVersion: etcd, kube-apiserver and kube-controller-manager,
+as pods in the tenant's root namespace of the meta cluster. It renews their certificates and upgrades them.
+
+The administrator's kubeconfig is in Secret NAME-kubeconfig beside the VirtualCluster, key value.`,
+		Example: `  vc-manager --kubeconfig meta.kubeconfig --leader-elect=false
+
+  kubectl apply -f manifests/samples/clusterversion.yaml
+  kubectl get virtualclusters
+  kubectl get secret acme-kubeconfig -o jsonpath='{.data.value}' | base64 -d >acme.kubeconfig`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := options.Validate(); err != nil {
+				return err
+			}
+			if err := logsapi.ValidateAndApply(options.Logs, nil); err != nil {
+				return fmt.Errorf("logging flags: %w", err)
+			}
+			return Run(command.Context(), options)
+		},
+	}
+	options.AddFlags(command.Flags())
+	return command
+}
+
+// Run works until ctx ends or another replica is elected; the first returns nil, the second an error. The caller has
+// validated options.
+func Run(ctx context.Context, options *Options) error {
+	logger := klog.Background()
+	ctx = klog.NewContext(ctx, logger)
+	ctrl.SetLogger(logger)
+	config, err := options.config()
+	if err != nil {
+		return err
+	}
+	config.QPS = -1 // each tenant takes a request for each of its Secrets; the server's priority and fairness bounds them
+	mgr, err := newManager(ctx, options, config)
+	if err != nil {
+		return err
+	}
+	reconciler := &provision.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Validity: options.CertificateValidity}
+	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	logger.Info("Starting")
+	return mgr.Start(ctx) //nolint:wrapcheck // it says what ended it
+}
+
+// config returns the client configuration of the meta cluster.
+func (o *Options) config() (*rest.Config, error) {
+	if o.Kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig is not set: %w", err)
+		}
+		return config, nil
+	}
+	config, err := kubeconfig.FromFile(o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// newManager returns a manager of the meta cluster, whose cache has of others' objects nothing.
+func newManager(ctx context.Context, options *Options, config *rest.Config) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	served := metricsserver.Options{BindAddress: options.MetricsBindAddress, SecureServing: options.MetricsSecure}
+	if options.MetricsSecure {
+		served.FilterProvider = metricsauth.FilterProvider
+	}
+	ours := cache.ByObject{Label: controlplane.Managed()}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme,
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+			&appsv1.StatefulSet{}: ours, &appsv1.Deployment{}: ours, &corev1.Service{}: ours, &policyv1.PodDisruptionBudget{}: ours,
+		}},
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		LeaderElection:                options.LeaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       options.LeaderElectNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       served,
+		HealthProbeBindAddress:        options.HealthProbeBindAddress,
+		PprofBindAddress:              options.PprofBindAddress,
+		BaseContext:                   func() context.Context { return ctx },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
+	}
+	return mgr, nil
+}

@@ -1,0 +1,48 @@
+package app_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/superpool/superpool/cmd/vc-manager/app"
+)
+
+func init() {
+	// A process sets up its logs once; tests run several commands.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+}
+
+func TestCommandRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"certificates of minutes":           {args: []string{"--certificate-validity=5m"}, want: "--certificate-validity 5m0s: use 1h or more"},
+		"an unknown format of logs":         {args: []string{"--logging-format=xml"}, want: "Unsupported log format"},
+		"arguments":                         {args: []string{"acme"}, want: "unknown command"},
+		"a kubeconfig that is missing":      {args: []string{"--kubeconfig=/does/not/exist"}, want: "--kubeconfig: reading the kubeconfig: open /does/not/exist"},
+		"no kubeconfig, and it is no pod's": {want: "--kubeconfig is not set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command := app.NewCommand()
+			command.SetArgs(tc.args)
+			require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
+		})
+	}
+}
+
+func TestCommandHelps(t *testing.T) {
+	t.Parallel()
+	command, out := app.NewCommand(), &bytes.Buffer{}
+	command.SetOut(out)
+	command.SetArgs([]string{"--help"})
+	require.NoError(t, command.ExecuteContext(t.Context()))
+	for _, want := range []string{"acme-kubeconfig", "--certificate-validity duration", "--leader-elect-namespace", "-v, --v"} {
+		require.Contains(t, out.String(), want)
+	}
+}
