@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,8 +26,26 @@ func init() { watch.DefaultChanSize = 1000 }
 
 // Clientset returns a clientset in memory that tracks no managed fields. The one that does builds a mapping of all
 // kinds with each write, which takes milliseconds, and a hundred of them under the race detector. It cannot apply.
+//
+// Its watches give copies. Those of client-go's give the objects themselves that were written between a list and the
+// watch after it (fixture.go of 1.37, tracker.Watch), and an informer's transform would change what is stored.
 func Clientset(objects ...runtime.Object) *fake.Clientset {
-	return fake.NewSimpleClientset(objects...)
+	api := fake.NewSimpleClientset(objects...)
+	api.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		var options metav1.ListOptions
+		if watched, ok := action.(clienttesting.WatchActionImpl); ok {
+			options = watched.ListOptions
+		}
+		events, err := api.Tracker().Watch(action.GetResource(), action.GetNamespace(), options)
+		if err != nil {
+			return true, nil, err //nolint:wrapcheck // it is the API's
+		}
+		return true, watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+			event.Object = event.Object.DeepCopyObject()
+			return event, true
+		}), nil
+	})
+	return api
 }
 
 // VersionedPods lets a clientset give the pods that are written to it resource versions, and refuse writes of others
