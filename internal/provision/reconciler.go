@@ -150,12 +150,17 @@ func (r *Reconciler) certificates(ctx context.Context, vc *tenancyv1alpha1.Virtu
 	if !kept.next.IsZero() {
 		*again = min(*again, max(time.Second, kept.next.Sub(kept.now)))
 	}
-	if err != nil { // where it is no brokenError nothing is written of it
-		report.set(tenancyv1alpha1.ConditionCertificatesValid, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
-		return err
+	handed := r.handOut(ctx, vc)
+	if err != nil {
+		reason := tenancyv1alpha1.ReasonFailed
+		if broken := (*brokenError)(nil); errors.As(err, &broken) {
+			reason = tenancyv1alpha1.ReasonInvalid
+		}
+		report.set(tenancyv1alpha1.ConditionCertificatesValid, tenancy.Reason{Reason: reason, Message: err.Error()})
+		return err // where there is no kubeconfig to hand out, it says why
 	}
 	report.set(tenancyv1alpha1.ConditionCertificatesValid, tenancy.Reason{})
-	return r.handOut(ctx, vc)
+	return handed
 }
 
 func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
@@ -169,12 +174,10 @@ func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		return nil // its creation is an event
 	}
 	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc, Version: version}
-	wanted := max(1, version.Spec.Etcd.Replicas)
-	members, err := r.members(ctx, plane.Namespace, wanted)
-	if err != nil {
-		return err
+	if members := version.Spec.Etcd.Replicas; members > 1 {
+		return broken("ClusterVersion %s has %d members of etcd, and one is made yet: set spec.etcd.replicas to 1", version.Name, members)
 	}
-	for _, stage := range stages(plane, members) {
+	for _, stage := range stages(plane) {
 		why, err := r.make(ctx, plane, stage)
 		if err != nil {
 			return err
@@ -185,24 +188,8 @@ func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 			return nil
 		}
 	}
-	if members != wanted {
-		return broken("ClusterVersion %s has %d members of etcd, and the control plane %d: their number cannot change yet", version.Name, wanted, members)
-	}
 	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{})
 	return nil
-}
-
-// members returns how many members the etcd has that runs, wanted for none. Members that are added by the number of
-// pods alone would be another etcd beside the one that there is.
-func (r *Reconciler) members(ctx context.Context, namespace string, wanted int32) (int32, error) {
-	set := &appsv1.StatefulSet{}
-	switch err := r.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: controlplane.Etcd}, set); {
-	case apierrors.IsNotFound(err):
-		return wanted, nil
-	case err != nil:
-		return 0, fmt.Errorf("getting StatefulSet %s/%s: %w", namespace, controlplane.Etcd, err)
-	}
-	return replicasOf(set.Spec.Replicas), nil
 }
 
 // make applies the objects of a stage, and returns what it waits for then.
@@ -213,9 +200,8 @@ func (r *Reconciler) make(ctx context.Context, plane *controlplane.ControlPlane,
 		if err != nil {
 			return tenancy.Reason{}, err
 		}
-		switch live.(type) {
-		case *appsv1.StatefulSet, *appsv1.Deployment:
-			why = progressOf(live).lacks(stage.workload, plane.Namespace)
+		if pods, isWorkload := progressOf(live, object); isWorkload {
+			why = pods.lacks(stage.workload, plane.Namespace)
 		}
 	}
 	return why, nil

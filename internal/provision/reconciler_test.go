@@ -371,7 +371,7 @@ func TestNoneOfItsBusiness(t *testing.T) {
 	}
 }
 
-// TestNumberOfMembers: etcd keeps its members, and API servers know these alone.
+// TestNumberOfMembers: an etcd of several members is not made yet, whoever scales it waits, and nothing that runs changes.
 func TestNumberOfMembers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
@@ -380,16 +380,27 @@ func TestNumberOfMembers(t *testing.T) {
 		b.ready(name)
 	}
 	b.reconcile()
+	c := b.reconciler.Client
+	set := &appsv1.StatefulSet{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, set))
+	set.Spec.Replicas, set.Status.ReadyReplicas, set.Status.UpdatedReplicas = new(int32), 0, 0
+	require.NoError(t, c.Update(t.Context(), set))
+	set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation}
+	require.NoError(t, c.Status().Update(t.Context(), set))
+	b.reconcile()
+	missing, _ := b.conditions()
+	require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Progressing"}, missing)
+
 	version := &tenancyv1alpha1.ClusterVersion{}
-	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
 	version.Spec.Etcd.Replicas = 3
-	require.NoError(t, b.reconciler.Client.Update(t.Context(), version))
+	require.NoError(t, c.Update(t.Context(), version))
 	writes := b.writes
 	b.reconcile()
 	require.Equal(t, writes+1, b.writes, "of its status alone")
 	missing, message := b.conditions()
 	require.Equal(t, map[string]string{"UpToDate": "Invalid"}, missing)
-	require.Equal(t, "ClusterVersion v1.37 has 3 members of etcd, and the control plane 1: their number cannot change yet", message)
+	require.Equal(t, "ClusterVersion v1.37 has 3 members of etcd, and one is made yet: set spec.etcd.replicas to 1", message)
 }
 
 // TestImportedLater: what vc-manager said of a control plane goes when it is none of its business any more.

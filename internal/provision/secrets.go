@@ -146,7 +146,7 @@ func (s *secrets) certificate(
 	if why != "" {
 		var err error
 		if pair, err = by.IssueAt(s.now, wanted.Wanted); err != nil {
-			return err //nolint:wrapcheck // it says what it did
+			return broken("Certificate %s cannot be issued: %v", wanted.Name, err)
 		}
 		if at, why = by.Due(pair, wanted.Wanted, s.now); why != "" {
 			return broken("Certificate %s, issued just now, is none: %s", wanted.Name, why)

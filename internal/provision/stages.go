@@ -18,9 +18,13 @@ type stage struct {
 	objects             []client.Object
 }
 
-// stages returns the parts of a control plane with so many members of etcd in the order in which they are made and upgraded: no program is older
+// members is how many members the etcd of a control plane has. More are not made yet: pods that are added would be
+// another etcd beside the one that there is.
+const members = 1
+
+// stages returns the parts of a control plane in the order in which they are made and upgraded: no program is older
 // than one that asks it.
-func stages(plane *controlplane.ControlPlane, members int32) []stage {
+func stages(plane *controlplane.ControlPlane) []stage {
 	return []stage{
 		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, plane.Etcd(members)},
 		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, plane.APIServer(members)},
@@ -34,21 +38,22 @@ type progress struct {
 	wanted, updated, ready, all int32
 }
 
-// progressOf returns how far the pods of a StatefulSet or Deployment are.
-func progressOf(workload client.Object) progress {
-	switch live := workload.(type) {
+// progressOf returns how far the pods of a StatefulSet or Deployment are, of which as many are wanted as wanted has,
+// whoever has scaled it since. It returns false for any other object.
+func progressOf(live, wanted client.Object) (progress, bool) {
+	switch live := live.(type) {
 	case *appsv1.StatefulSet:
 		return progress{
-			observed: live.Status.ObservedGeneration >= live.Generation, wanted: replicasOf(live.Spec.Replicas), updated: live.Status.UpdatedReplicas,
-			ready: live.Status.ReadyReplicas, all: live.Status.Replicas,
-		}
+			observed: live.Status.ObservedGeneration >= live.Generation, wanted: replicasOf(wanted.(*appsv1.StatefulSet).Spec.Replicas), //nolint:forcetypeassert // of one kind
+			updated: live.Status.UpdatedReplicas, ready: live.Status.ReadyReplicas, all: live.Status.Replicas,
+		}, true
 	case *appsv1.Deployment:
 		return progress{
-			observed: live.Status.ObservedGeneration >= live.Generation, wanted: replicasOf(live.Spec.Replicas), updated: live.Status.UpdatedReplicas,
-			ready: live.Status.AvailableReplicas, all: live.Status.Replicas,
-		}
+			observed: live.Status.ObservedGeneration >= live.Generation, wanted: replicasOf(wanted.(*appsv1.Deployment).Spec.Replicas), //nolint:forcetypeassert // of one kind
+			updated: live.Status.UpdatedReplicas, ready: live.Status.AvailableReplicas, all: live.Status.Replicas,
+		}, true
 	}
-	return progress{}
+	return progress{}, false
 }
 
 func replicasOf(replicas *int32) int32 {

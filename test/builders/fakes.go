@@ -40,12 +40,40 @@ func Clientset(objects ...runtime.Object) *fake.Clientset {
 		if err != nil {
 			return true, nil, err //nolint:wrapcheck // it is the API's
 		}
-		return true, watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
-			event.Object = event.Object.DeepCopyObject()
-			return event, true
-		}), nil
+		given := &copies{events: events, result: make(chan watch.Event), stopped: make(chan struct{})}
+		go given.run()
+		return true, given, nil
 	})
 	return api
+}
+
+// copies is a watch that gives copies of the objects of another one. It ends with Stop, whoever reads it then.
+type copies struct {
+	events  watch.Interface
+	result  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+// ResultChan implements watch.Interface.
+func (c *copies) ResultChan() <-chan watch.Event { return c.result }
+
+// Stop implements watch.Interface.
+func (c *copies) Stop() {
+	c.once.Do(func() { close(c.stopped) })
+	c.events.Stop()
+}
+
+func (c *copies) run() {
+	defer close(c.result)
+	for event := range c.events.ResultChan() {
+		event.Object = event.Object.DeepCopyObject()
+		select {
+		case c.result <- event:
+		case <-c.stopped:
+			return
+		}
+	}
 }
 
 // VersionedPods lets a clientset give the pods that are written to it resource versions, and refuse writes of others

@@ -79,7 +79,7 @@ const (
 	ReasonProgressing = "Progressing"
 	// ReasonInvalid: something that vc-manager does not replace is not what it must be. The message says what.
 	ReasonInvalid = "Invalid"
-	// ReasonFailed: an API server refused something, or did not answer. It is tried again. The message says what.
+	// ReasonFailed: the meta cluster refused something. It is tried again. The message says what.
 	ReasonFailed = "Failed"
 	// ReasonWaiting: a part of the control plane was not looked at, because one before it is not whole.
 	ReasonWaiting = "Waiting"
