@@ -5,14 +5,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/superpool/superpool/cmd/vc-manager/app"
 )
 
 func init() {
-	// A process sets up its logs once; tests run several commands.
+	// A process sets up its logs once, before anything logs; tests run several commands side by side.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	utilruntime.Must(logsapi.ValidateAndApply(logsapi.NewLoggingConfiguration(), nil))
 }
 
 func TestCommandRefuses(t *testing.T) {

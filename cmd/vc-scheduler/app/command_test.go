@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/superpool/superpool/manifests/profiles"
@@ -18,8 +19,9 @@ import (
 )
 
 func init() {
-	// A process sets up its logs once; tests run several commands.
+	// A process sets up its logs once, before anything logs; tests run several commands side by side.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	utilruntime.Must(logsapi.ValidateAndApply(logsapi.NewLoggingConfiguration(), nil))
 }
 
 // TestCommandRefuses gives the program what it must name before it works: nothing here reaches the meta cluster.

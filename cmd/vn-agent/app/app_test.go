@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/superpool/superpool/cmd/vn-agent/app"
@@ -55,8 +56,9 @@ func TestValidate(t *testing.T) {
 }
 
 func init() {
-	// A process sets up its logs once; tests run several commands.
+	// A process sets up its logs once, before anything logs; tests run several commands side by side.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	utilruntime.Must(logsapi.ValidateAndApply(logsapi.NewLoggingConfiguration(), nil))
 }
 
 // TestCommand: what the command refuses. What it takes, it goes on with, to a file that is missing here.
