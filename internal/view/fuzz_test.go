@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -49,7 +48,7 @@ func newJudge(tb testing.TB, nodes []*corev1.Node, filters ...string) *judge {
 	snapshot := cache.NewSnapshot(nil, nodes)
 	profile := &object.(*config.KubeSchedulerConfiguration).Profiles[0]
 	f, err := frameworkruntime.NewFramework(tb.Context(), registry, profile, frameworkruntime.WithSnapshotSharedLister(snapshot),
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(fake.NewClientset(), 0)))
+		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(builders.Clientset(), 0)))
 	require.NoError(tb, err)
 	return &judge{f, snapshot}
 }

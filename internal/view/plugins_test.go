@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2/ktesting"
@@ -67,7 +66,7 @@ func TestSchedulersEndWithTheirContext(t *testing.T) {
 	cfg := profileWith(t, plugins.Pods, "PodState", "PreemptionToleration", "QOSSort")
 	run := func() {
 		ctx, cancel := context.WithCancel(t.Context())
-		stopped := startScheduler(ctx, t, cfg, plugins.Options{}, fake.NewClientset(), podInformers)
+		stopped := startScheduler(ctx, t, cfg, plugins.Options{}, builders.Clientset(), podInformers)
 		cancel()
 		<-stopped
 	}
@@ -187,7 +186,7 @@ func placeANamespace(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
 	np := builders.Placement("tenant", "web").Slice("cpu", "1").Quota("cpu", "4").Held("r1", 1, "cpu", "1").Obj()
 	pods.Set("tenant/web", view.Slices(np)...)
 	decisions := make(commits)
-	startForTest(t, cfg, plugins.Options{Committer: decisions}, fake.NewClientset(), func(api kubernetes.Interface) informers.SharedInformerFactory {
+	startForTest(t, cfg, plugins.Options{Committer: decisions}, builders.Clientset(), func(api kubernetes.Interface) informers.SharedInformerFactory {
 		return sourceInformers(api, pods, nodes)
 	})
 	select {
@@ -241,7 +240,7 @@ func podInformers(api kubernetes.Interface) informers.SharedInformerFactory {
 
 // placePods fills a namespace, refuses a pod, and preempts one.
 func placePods(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
-	api := fake.NewClientset()
+	api := builders.Clientset()
 	startForTest(t, cfg, plugins.Options{}, api, podInformers)
 	pods := api.CoreV1().Pods("web")
 	create := func(name string, priority int32) {
@@ -277,7 +276,7 @@ func placePods(t *testing.T, cfg *config.KubeSchedulerConfiguration) {
 // TestPreemptionToleration: a pod whose PriorityClass tolerates preemption is spared for one that does not, as long as
 // the priority of who preempts is below the minimum of the class.
 func TestPreemptionToleration(t *testing.T) {
-	api := fake.NewClientset(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "steady", Annotations: map[string]string{
+	api := builders.Clientset(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "steady", Annotations: map[string]string{
 		library.AnnotationMinimumPreemptablePriority: "100", library.AnnotationTolerationSeconds: "-1",
 	}}})
 	startForTest(t, profileWith(t, plugins.Pods, "PreemptionToleration"), plugins.Options{}, api, podInformers)

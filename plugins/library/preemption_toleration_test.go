@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	kubeconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/library"
+	"github.com/superpool/superpool/test/builders"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -34,7 +34,7 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // newToleration returns the plugin in a framework runtime, for a tenant with these PriorityClasses.
 func newToleration(t *testing.T, clock clock.PassiveClock, classes ...*schedulingv1.PriorityClass) (*plugintest.Framework, *library.PreemptionToleration) {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	factory := informers.NewSharedInformerFactory(builders.Clientset(), 0)
 	for _, class := range classes {
 		require.NoError(t, factory.Scheduling().V1().PriorityClasses().Informer().GetIndexer().Add(class))
 	}

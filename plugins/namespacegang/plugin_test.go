@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -25,6 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/namespacegang"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // notebook is a Committer that notes what it is told.
@@ -300,7 +300,7 @@ func TestHints(t *testing.T) {
 
 // TestReserveWakesTheOthers: the slices that slept while the first one was tried are tried once it has a super cluster.
 func TestReserveWakesTheOthers(t *testing.T) {
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	factory := informers.NewSharedInformerFactory(builders.Clientset(), 0)
 	slices := []*corev1.Pod{sliceOf("a", "3", "0"), sliceOf("a", "3", "1"), sliceOf("a", "3", "2"), sliceOf("b", "1", "other")}
 	for _, pod := range slices {
 		require.NoError(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(pod))

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -32,6 +31,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/superclusterbinder"
+	"github.com/superpool/superpool/test/builders"
 )
 
 const key = schedulerv1alpha1.AnnotationSuperCluster
@@ -62,7 +62,7 @@ func (r recorded) Chose(pod *corev1.Pod, superCluster string) func(*corev1.Pod) 
 func TestBindThatIsTakenOff(t *testing.T) {
 	pod := web().Obj()
 	pod.ResourceVersion = "7"
-	api := fake.NewClientset(pod)
+	api := builders.Clientset(pod)
 	factory := informers.NewSharedInformerFactory(api, 0)
 	indexer := factory.Core().V1().Pods().Informer().GetIndexer()
 	require.NoError(t, indexer.Add(pod))
@@ -166,9 +166,9 @@ func TestBind(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			api := fake.NewClientset()
+			api := builders.Clientset()
 			if tc.stored != nil {
-				api = fake.NewClientset(tc.stored)
+				api = builders.Clientset(tc.stored)
 			}
 			var patches, told []string
 			api.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -284,7 +284,7 @@ func TestBindTakesAPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowPods{}
-		handle := bindHandle{api: api, factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+		handle := bindHandle{api: api, factory: informers.NewSharedInformerFactory(builders.Clientset(), 0)}
 		made, err := superclusterbinder.New(nil, func(*corev1.Pod) bool { return true })(t.Context(), &config.SuperClusterBinderArgs{MaxInFlight: 2}, handle)
 		require.NoError(t, err)
 		pl := made.(*superclusterbinder.SuperClusterBinder)

@@ -24,6 +24,7 @@ import (
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/volumehome"
+	"github.com/superpool/superpool/test/builders"
 )
 
 func node(name string, change ...func(*corev1.Node)) *corev1.Node {
@@ -74,7 +75,7 @@ func class(name string, offering ...string) *storagev1.StorageClass {
 // framework runs the plugin over Nodes r1, r2 and r3, of which r3 is drained, with claims and classes.
 func newFramework(t *testing.T) (*plugintest.Framework, *fake.Clientset) {
 	t.Helper()
-	api := fake.NewClientset(
+	api := builders.Clientset(
 		claim("new", "fast", "", ""), claim("few", "few", "", ""), claim("chosen1", "fast", "r1", ""), claim("bound2", "fast", "r1", "r2.pv"),
 		claim("own", "fast", "r1", "own"), claim("drained", "fast", "r3", ""), claim("gone", "fast", "r9", ""), claim("classless", "", "", ""),
 		claim("unknown", "unknown", "", ""), claim("unoffered", "unoffered", "", ""), claim("p-v", "fast", "r2", ""), claim("elsewhere", "fast", "r4", ""),

@@ -19,6 +19,7 @@ import (
 	"github.com/superpool/superpool/internal/slicepod"
 	"github.com/superpool/superpool/plugins/internal/plugintest"
 	"github.com/superpool/superpool/plugins/volumehome"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // holding is a Node where the namespace holds so much storage, "" for none that is counted.
@@ -40,7 +41,7 @@ func sized(name, size, home string) *corev1.PersistentVolumeClaim {
 // rooms runs the plugin over nodes, with claims.
 func rooms(t *testing.T, nodes []*corev1.Node, claims ...*corev1.PersistentVolumeClaim) (*plugintest.Framework, *fake.Clientset) {
 	t.Helper()
-	api := fake.NewClientset(class("fast", "r1", "r2", "r3"))
+	api := builders.Clientset(class("fast", "r1", "r2", "r3"))
 	for _, claim := range claims {
 		require.NoError(t, api.Tracker().Add(claim))
 	}

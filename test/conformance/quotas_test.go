@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/clusterchoice"
+	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -106,7 +106,7 @@ func TestAQuotaWaitsForTheAPIServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tenant := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "test"}})
+				tenant := builders.Clientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "test"}})
 				failed := 0
 				tenant.PrependReactor("create", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) {
 					failed++

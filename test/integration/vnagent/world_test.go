@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -217,7 +216,7 @@ func (w *world) newBackend(t testing.TB, ctx context.Context, mode string, agent
 	if mode == "apiserver" {
 		upstream, err := backend.NewAPIServer(&rest.Config{Host: "https://" + address, TLSClientConfig: rest.TLSClientConfig{CAData: w.serving.pem, CertData: agent.cert, KeyData: agent.key}})
 		require.NoError(t, err)
-		index, err := pods.New(fake.NewClientset(podsOfTenants()...))
+		index, err := pods.New(builders.Clientset(podsOfTenants()...))
 		require.NoError(t, err)
 		go index.Run(ctx)
 		require.NoError(t, wait.PollUntilContextTimeout(ctx, time.Millisecond, patience, true, func(ctx context.Context) (bool, error) { return index.Ready(ctx) == nil, nil }))
