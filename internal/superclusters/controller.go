@@ -156,7 +156,9 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		c.goneCluster(nodes)
+		for i := range nodes {
+			c.measures.gone(nodes[i].Name)
+		}
 		return c.retire(ctx, name, "")
 	}
 	cluster = cluster.DeepCopy()
@@ -220,7 +222,7 @@ func (c *Controller) leavesOut(ctx context.Context, cluster *metav1.PartialObjec
 		if err != nil {
 			return false, err
 		}
-		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return node.Annotations[AnnotationClusterRef] == name.String() }) {
+		if !slices.ContainsFunc(nodes, func(node corev1.Node) bool { return standsFor(&node, name) }) {
 			return true, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,16 +69,10 @@ func superClusterChanged(id string, changed *changedError) error {
 // owns the id.
 func (c *Controller) acquire(ctx context.Context, cluster types.NamespacedName, id string, uid types.UID) error {
 	started := time.Now()
-	for {
-		patient := time.Since(started) < acquirePatience
-		wait, err := c.tryAcquire(ctx, cluster, id, uid, patient)
-		if err != nil || !wait {
-			return err
-		}
-		if !pause(ctx, acquirePause) {
-			return ctx.Err()
-		}
-	}
+	return wait.PollUntilContextCancel(ctx, acquirePause, true, func(ctx context.Context) (bool, error) {
+		again, err := c.tryAcquire(ctx, cluster, id, uid, time.Since(started) < acquirePatience)
+		return !again, err
+	})
 }
 
 // own returns an error when the super cluster with that id and UID is something else to the pool first. node is its
@@ -92,7 +87,7 @@ func (c *Controller) own(ctx context.Context, id string, uid types.UID, node *co
 }
 
 // tryAcquire reads what idOwners decides by. It returns true for: try again soon.
-func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedName, id string, uid types.UID, patient bool) (wait bool, err error) {
+func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedName, id string, uid types.UID, patient bool) (again bool, err error) {
 	node, err := c.writer.get(ctx, id)
 	if err != nil {
 		return false, err
@@ -124,11 +119,10 @@ func (c *Controller) tryAcquire(ctx context.Context, cluster types.NamespacedNam
 	if got.wait {
 		return true, nil
 	}
-	if err := c.own(ctx, id, uid, node); err != nil {
+	if err = c.own(ctx, id, uid, node); err != nil {
 		c.owners.release(cluster)
-		return false, err
 	}
-	return false, nil
+	return false, err
 }
 
 // pause waits for duration. It returns false when ctx has ended.

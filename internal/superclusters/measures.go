@@ -429,13 +429,6 @@ func (c *Controller) virtualNodes(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, nil
 }
 
-// goneCluster tells everyone who waits for what the super clusters of a Cluster say that it was deleted.
-func (c *Controller) goneCluster(nodes []corev1.Node) {
-	for i := range nodes {
-		c.measures.gone(nodes[i].Name)
-	}
-}
-
 // recordOvercommitted records an Event on a Cluster when its virtual Node's condition Overcommitted has changed.
 func (c *Controller) recordOvercommitted(ctx context.Context, name types.NamespacedName, condition *corev1.NodeCondition) {
 	kind := c.kind.Load()

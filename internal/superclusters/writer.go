@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -134,13 +135,12 @@ func (w *writer) of(ctx context.Context, cluster types.NamespacedName) ([]corev1
 	if err := w.reader.List(ctx, &list, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
 		return nil, fmt.Errorf("listing virtual Nodes: %w", err)
 	}
-	var nodes []corev1.Node
-	for i := range list.Items {
-		if list.Items[i].Annotations[AnnotationClusterRef] == cluster.String() {
-			nodes = append(nodes, list.Items[i])
-		}
-	}
-	return nodes, nil
+	return slices.DeleteFunc(list.Items, func(node corev1.Node) bool { return !standsFor(&node, cluster) }), nil
+}
+
+// standsFor reports whether a virtual Node is that of a Cluster.
+func standsFor(node *corev1.Node, cluster types.NamespacedName) bool {
+	return node.Annotations[AnnotationClusterRef] == cluster.String()
 }
 
 // unknown sets a virtual Node's Ready condition to Unknown. Its capacity stays, so that what is placed there still
