@@ -21,8 +21,7 @@ const (
 	etcdStorage = "8Gi"
 )
 
-// Etcd returns the objects of the store. members are the ordinals of the members that there are, with those of which a
-// pod is about to be the first one: a new member is added before its pod is made, and finds the others by this list.
+// Etcd returns the objects of the store, which has so many members.
 //
 // The pods are replaced by vc-manager alone, one by one (OnDelete): a StatefulSet replaces a healthy member while
 // another one is sick. Members know each other by names that stay when all pods get other addresses at once, and that
@@ -85,8 +84,8 @@ func (c *ControlPlane) etcdFlags(members int32) Flags {
 	}
 }
 
-// EtcdURLs are where an API server finds the members.
-func (c *ControlPlane) EtcdURLs(members int32) []string {
+// etcdURLs are where an API server finds the members.
+func (c *ControlPlane) etcdURLs(members int32) []string {
 	urls := make([]string, 0, members)
 	for ordinal := range int(members) {
 		urls = append(urls, c.memberURL(ordinal, clientPort))

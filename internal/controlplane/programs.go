@@ -17,7 +17,7 @@ import (
 // serves on while others learn of it, and asks for another connection now and then, so that each gets its part.
 func (c *ControlPlane) APIServer(members int32) []client.Object {
 	server := Server{
-		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: c.EtcdURLs(members), Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
+		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: c.etcdURLs(members), Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
 		ServiceCIDRs: c.serviceCIDRs(), ServiceNodePortRange: c.Tenant.Spec.ServiceNodePortRange, KubeletCA: certificates.Certificate(CA),
 	}
 	of := program{

@@ -191,8 +191,8 @@ func dataOf(pair *pki.Pair) map[string][]byte {
 
 // ensure makes all Secrets of a control plane that are missing or due. What is wrong with one authority keeps nobody
 // from what others issue.
-func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, validity time.Duration, hosts ...string) error {
-	wanted, err := plane.Certificates(validity, hosts...)
+func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, validity time.Duration) error {
+	wanted, err := plane.Certificates(validity)
 	if err != nil {
 		return broken("%v", err)
 	}
