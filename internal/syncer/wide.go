@@ -251,7 +251,8 @@ func (w *wide) catchUp(ctx context.Context, send func(watch.Event) bool) <-chan 
 			continue // no such index: a bug that every test would show
 		}
 		for _, item := range objects {
-			if object, ok := item.(runtime.Object); ok && !send(watch.Event{Type: watch.Deleted, Object: object}) {
+			// A copy: the informer's transform writes to what a watch brings, while others read what is in the cache.
+			if object, ok := item.(runtime.Object); ok && !send(watch.Event{Type: watch.Deleted, Object: object.DeepCopyObject()}) {
 				return nil
 			}
 		}

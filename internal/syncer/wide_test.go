@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -152,6 +153,23 @@ func TestWideTakesTurns(t *testing.T) {
 		bed.sees("b", "1", "found")
 	}
 	require.Empty(t, bed.deleted)
+}
+
+// TestWideDeletesCopies: what is not placed any more is deleted by events whose objects are their reader's, to which the
+// informer's transform writes, and not by the cache's own objects, which others read.
+func TestWideDeletesCopies(t *testing.T) {
+	t.Parallel()
+	cached := inNamespace("a", "1")
+	cache := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	require.NoError(t, cache.Add(cached))
+	all := &wide{cache: cache, removed: []string{"a"}}
+	var sent []watch.Event
+	require.Nil(t, all.catchUp(t.Context(), func(event watch.Event) bool {
+		sent = append(sent, event)
+		return true
+	}))
+	require.Empty(t, cmp.Diff([]watch.Event{{Type: watch.Deleted, Object: inNamespace("a", "1")}}, sent))
+	require.NotSame(t, cached, sent[0].Object)
 }
 
 // TestWatchWide: beyond the limit, or 50 namespaces, a tenant is watched as a whole, and again per namespace below half
