@@ -268,7 +268,7 @@ func metaCluster(t *testing.T, objects ...client.Object) client.Client {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
 		require.NoError(t, add(scheme))
 	}
-	return builders.Client(scheme).WithObjects(builders.Copies(objects)...).Build()
+	return builders.Client(scheme).WithObjects(objects...).Build()
 }
 
 func TestExplain(t *testing.T) {

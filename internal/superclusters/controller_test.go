@@ -41,7 +41,7 @@ func newController(t *testing.T, funcs interceptor.Funcs, objects ...client.Obje
 	s.AddKnownTypeWithName(kind.GroupVersion().WithKind("ClusterList"), &metav1.PartialObjectMetadataList{})
 	recorder := record.NewFakeRecorder(10)
 	controller := &Controller{
-		Client: builders.Client(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&corev1.Node{}).
+		Client: builders.Client(s).WithObjects(objects...).WithStatusSubresource(&corev1.Node{}).
 			WithInterceptorFuncs(funcs).Build(),
 		Recorder: recorder,
 	}

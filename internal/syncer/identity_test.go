@@ -36,7 +36,7 @@ func infoWith(id string) *corev1.ConfigMap {
 }
 
 func reader(err error, objects ...client.Object) client.Client {
-	return builders.Client(scheme.Scheme).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
+	return builders.Client(scheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, to client.WithWatch, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if err != nil {
 				return err

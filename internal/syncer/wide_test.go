@@ -40,7 +40,7 @@ func newWideBed(t *testing.T, objects ...client.Object) *wideBed {
 	t.Helper()
 	watched, err := watchedOf(&kind.Env{ID: "r1", Assignments: &assign.Pooled{SuperCluster: "r1"}}, kinds.Specs(), kind.TenantSide)
 	require.NoError(t, err)
-	bed := &wideBed{t: t, client: builders.Client(ownScheme()).WithObjects(builders.Copies(objects)...).Build()}
+	bed := &wideBed{t: t, client: builders.Client(ownScheme()).WithObjects(objects...).Build()}
 	counted := interceptor.NewClient(bed.client, interceptor.Funcs{
 		Watch: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			bed.watches.Add(1)

@@ -64,7 +64,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		dead:    map[string]bool{},
 		uids:    map[string]types.UID{},
 	}
-	meta := builders.Client(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
+	meta := builders.Client(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, secretIndex, indexSecret).WithIndex(&tenancyv1alpha1.VirtualCluster{}, rootIndex, indexRoot).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, policyIndex, indexPolicy).
 		WithIndex(&tenancyv1alpha1.VirtualCluster{}, identities.Index, identities.IndexVirtualCluster).

@@ -46,7 +46,7 @@ func (f *fault) owner(t *testing.T, objects ...client.Object) *Owner {
 	t.Helper()
 	s := runtime.NewScheme()
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), schedulerv1alpha1.AddToScheme(s)))
-	c := builders.Client(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
+	c := builders.Client(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 				return cmp.Or(f.hits("get", o), c.Get(ctx, key, o, options...))

@@ -27,7 +27,7 @@ func newOwner(t *testing.T, objects ...client.Object) (*Owner, *record.FakeRecor
 	t.Helper()
 	s := runtime.NewScheme()
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), schedulerv1alpha1.AddToScheme(s)))
-	c := builders.Client(s).WithObjects(builders.Copies(objects)...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build()
+	c := builders.Client(s).WithObjects(objects...).WithStatusSubresource(&tenancyv1alpha1.VirtualCluster{}).Build()
 	events := record.NewFakeRecorder(10)
 	return &Owner{Client: c, Reader: c, Recorder: events}, events
 }

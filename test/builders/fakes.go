@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metafake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // A watch of these clients panics when nobody has taken so many events, of which a test can make more than the hundred
@@ -192,7 +194,39 @@ func merged(before, patch []byte) ([]byte, error) {
 
 // Client returns the builder of a client in memory for the kinds of scheme that tracks no managed fields, for the same
 // reason: the one that does builds a scheme of all kinds of Kubernetes, too. It cannot apply.
-func Client(scheme *runtime.Scheme) *metafake.ClientBuilder {
+func Client(scheme *runtime.Scheme) *ClientBuilder {
 	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
-	return metafake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker)
+	return &ClientBuilder{metafake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker)}
 }
+
+// ClientBuilder builds a client in memory that holds copies of the objects which it is given: the fake client writes a
+// resource version into its own, and tests of one table, which run side by side, share theirs. It is that of
+// controller-runtime otherwise.
+type ClientBuilder struct{ builder *metafake.ClientBuilder }
+
+// WithObjects adds objects that the client holds from the beginning.
+func (b *ClientBuilder) WithObjects(objects ...client.Object) *ClientBuilder {
+	b.builder.WithObjects(Copies(objects)...)
+	return b
+}
+
+// WithStatusSubresource says whose status is written by itself.
+func (b *ClientBuilder) WithStatusSubresource(objects ...client.Object) *ClientBuilder {
+	b.builder.WithStatusSubresource(objects...)
+	return b
+}
+
+// WithIndex lets objects be selected by a field.
+func (b *ClientBuilder) WithIndex(object runtime.Object, field string, value client.IndexerFunc) *ClientBuilder {
+	b.builder.WithIndex(object, field, value)
+	return b
+}
+
+// WithInterceptorFuncs lets functions answer in the place of the client.
+func (b *ClientBuilder) WithInterceptorFuncs(funcs interceptor.Funcs) *ClientBuilder {
+	b.builder.WithInterceptorFuncs(funcs)
+	return b
+}
+
+// Build returns the client.
+func (b *ClientBuilder) Build() client.WithWatch { return b.builder.Build() }

@@ -124,7 +124,7 @@ func controlPlane(t *testing.T, reads *[]string, given ...client.Object) client.
 	}
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(schedulerv1alpha1.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
-	return builders.Client(scheme).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
+	return builders.Client(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			*reads = append(*reads, key.Name)
 			return inner.Get(ctx, key, object, options...)

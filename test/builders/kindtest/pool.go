@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -166,7 +165,7 @@ func Answering(to client.WithWatch, uid types.UID) client.WithWatch {
 
 // NewClientBuilder returns a builder of a fake client with a scheme of its own: the client registers in it what it sees
 // unstructured, while those of other tests read theirs.
-func NewClientBuilder() *fake.ClientBuilder {
+func NewClientBuilder() *builders.ClientBuilder {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	return builders.Client(scheme)

@@ -95,7 +95,7 @@ func NewStoredPlacements(t testing.TB, objects ...client.Object) *StoredPlacemen
 		}
 		return failure
 	}
-	s.WithWatch = builders.Client(scheme).WithObjects(builders.Copies(objects)...).
+	s.WithWatch = builders.Client(scheme).WithObjects(objects...).
 		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -223,7 +223,7 @@ func NewMetaCluster(t *testing.T, objects ...client.Object) MetaCluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, schedulerv1alpha1.AddToScheme(scheme))
-	return MetaCluster{Client: builders.Client(scheme).WithObjects(builders.Copies(objects)...).
+	return MetaCluster{Client: builders.Client(scheme).WithObjects(objects...).
 		WithStatusSubresource(&schedulerv1alpha1.NamespacePlacement{}).Build()}
 }
 

@@ -18,7 +18,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -91,7 +90,7 @@ func TestTenantNode(t *testing.T) {
 }
 
 // nodeName lets pods be selected by their node.
-func nodeName(builder *fake.ClientBuilder) *fake.ClientBuilder {
+func nodeName(builder *builders.ClientBuilder) *builders.ClientBuilder {
 	return builder.WithIndex(&corev1.Pod{}, "spec.nodeName", func(object client.Object) []string {
 		pod, _ := object.(*corev1.Pod)
 		return []string{pod.Spec.NodeName}
