@@ -1,0 +1,117 @@
+package etcd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Pod is that of a member.
+type Pod struct {
+	Name string
+	// Ready is whether the kubelet finds it so, Outdated whether it is not as it is to be, and Ending whether it was
+	// deleted and has not ended.
+	Ready, Outdated, Ending bool
+}
+
+// Action is what is done next. At most one of its fields is set; none is: nothing is left to do.
+type Action struct {
+	// Wait is what is waited for.
+	Wait string
+	// Replace is the pod that is deleted, so that another takes its place, and Add the pod whose member is added.
+	Replace, Add string
+	// Promote is the ID of the member that gets its vote.
+	Promote uint64
+}
+
+// Next returns what is done next for a store to have the pods of these names, all as they are to be. Every member is
+// whole before another one is touched, so that a majority stays whatever happens meanwhile, and as the store is read
+// again before each step, a step that was taken and forgotten is found:
+//
+//	a sick pod that is outdated → wait for whoever is sick → a learner's vote → other outdated pods, the leader's last →
+//	a member more
+//
+// A pod is sick when neither the kubelet nor the store has it whole: one that only one of them has lost may be the
+// majority's. Without members the store has told nothing: then a pod that is outdated is replaced if none is ready, as
+// one that is has a majority behind it. Nothing is done while a pod ends.
+func Next(names []string, pods []Pod, members []Member) Action {
+	for _, pod := range pods {
+		if pod.Ending {
+			return Action{Wait: "pod " + pod.Name + " ends"}
+		}
+	}
+	if len(members) == 0 {
+		return silent(pods)
+	}
+	podOf := map[string]Pod{}
+	for _, pod := range pods {
+		podOf[pod.Name] = pod
+	}
+	var waits string
+	for _, member := range members {
+		pod, exists := podOf[member.Name]
+		if member.Sick != "" && exists && !pod.Ready && pod.Outdated {
+			return Action{Replace: pod.Name}
+		}
+		waits = cmp.Or(waits, lacks(member, pod, exists))
+	}
+	if waits != "" {
+		return Action{Wait: waits}
+	}
+	return whole(names, podOf, members)
+}
+
+// whole is Next for a store whose members are all whole.
+func whole(names []string, podOf map[string]Pod, members []Member) Action {
+	var outdated []Member
+	for _, member := range members {
+		switch {
+		case member.Learner:
+			return Action{Promote: member.ID}
+		case podOf[member.Name].Outdated:
+			outdated = append(outdated, member)
+		}
+	}
+	if len(outdated) > 0 {
+		last := func(member Member) int {
+			if member.Leader {
+				return 1
+			}
+			return 0
+		}
+		return Action{Replace: slices.MinFunc(outdated, func(a, b Member) int { return cmp.Or(last(a)-last(b), cmp.Compare(a.Name, b.Name)) }).Name}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(members, func(member Member) bool { return member.Name == name }) {
+			return Action{Add: name}
+		}
+	}
+	return Action{}
+}
+
+// silent is Next for a store that does not answer.
+func silent(pods []Pod) Action {
+	if !slices.ContainsFunc(pods, func(pod Pod) bool { return pod.Ready }) {
+		for _, pod := range pods {
+			if pod.Outdated {
+				return Action{Replace: pod.Name}
+			}
+		}
+	}
+	return Action{Wait: "it does not answer"}
+}
+
+// lacks returns why a member is not whole, "" when it is.
+func lacks(member Member, pod Pod, exists bool) string {
+	switch {
+	case member.Name == "":
+		return "there is a member that is no pod's: remove it with etcdctl"
+	case !exists:
+		return fmt.Sprintf("%s has no pod", member.Name)
+	case member.Sick != "":
+		return fmt.Sprintf("%s is not whole: %s", member.Name, member.Sick)
+	case !pod.Ready && !member.Learner: // without a vote it answers no reads, by which readiness is judged
+		return fmt.Sprintf("pod %s is not ready", member.Name)
+	}
+	return ""
+}

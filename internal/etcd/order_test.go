@@ -1,0 +1,164 @@
+package etcd_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/superpool/superpool/internal/etcd"
+)
+
+// state is a pod and its member, as a test tells of them.
+type state struct {
+	ordinal int
+	// noPod and noMember are whether one of the two is missing.
+	noPod, noMember bool
+	notReady        bool
+	outdated        bool
+	ending          bool
+	learner, leader bool
+	sick            string
+}
+
+// TestNext: one step at a time, and no whole member is touched while another one is not.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		wanted int
+		is     []state
+		want   etcd.Action
+	}{
+		{name: "nothing is there", wanted: 1, want: etcd.Action{Wait: "it does not answer"}},
+		{name: "all is as it is to be", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, leader: true}, {ordinal: 2}}},
+		{name: "the first one", wanted: 1, is: []state{{ordinal: 0, leader: true}}},
+
+		{name: "one more is wanted", wanted: 3, is: []state{{ordinal: 0, leader: true}}, want: etcd.Action{Add: "etcd-1"}},
+		{name: "its pod is not made yet", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, learner: true, noPod: true}}, want: etcd.Action{Wait: "etcd-1 has no pod"}},
+		{
+			name: "it has not joined", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, learner: true, sick: "it has not joined"}},
+			want: etcd.Action{Wait: "etcd-1 is not whole: it has not joined"},
+		},
+		{name: "it has joined, and is not ready without a vote", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, learner: true, notReady: true}}, want: etcd.Action{Promote: 101}},
+		{name: "it has its vote", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, notReady: true}}, want: etcd.Action{Wait: "pod etcd-1 is not ready"}},
+		{name: "the next one", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1}}, want: etcd.Action{Add: "etcd-2"}},
+		{name: "a gap is filled", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 2}}, want: etcd.Action{Add: "etcd-1"}},
+		{
+			name: "nothing is added while one is sick", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, sick: "it follows no leader"}},
+			want: etcd.Action{Wait: "etcd-1 is not whole: it follows no leader"},
+		},
+		{name: "what is outdated goes first", wanted: 3, is: []state{{ordinal: 0, outdated: true, leader: true}}, want: etcd.Action{Replace: "etcd-0"}},
+
+		{name: "all are outdated", wanted: 3, is: []state{{ordinal: 0, outdated: true, leader: true}, {ordinal: 1, outdated: true}, {ordinal: 2, outdated: true}}, want: etcd.Action{Replace: "etcd-1"}},
+		{name: "the leader is last", wanted: 3, is: []state{{ordinal: 0, outdated: true, leader: true}, {ordinal: 1}, {ordinal: 2}}, want: etcd.Action{Replace: "etcd-0"}},
+		{
+			name: "the one before is not back", wanted: 3, is: []state{{ordinal: 0, outdated: true}, {ordinal: 1, notReady: true}, {ordinal: 2, outdated: true}},
+			want: etcd.Action{Wait: "pod etcd-1 is not ready"},
+		},
+		{
+			name: "the sick one is first, the leader too", wanted: 3,
+			is:   []state{{ordinal: 0, outdated: true}, {ordinal: 1, outdated: true}, {ordinal: 2, outdated: true, leader: true, notReady: true, sick: "it does not answer"}},
+			want: etcd.Action{Replace: "etcd-2"},
+		},
+		{
+			name: "the kubelet alone has lost one", wanted: 3, is: []state{{ordinal: 0, outdated: true}, {ordinal: 1, outdated: true, notReady: true}, {ordinal: 2}},
+			want: etcd.Action{Wait: "pod etcd-1 is not ready"},
+		},
+		{
+			name: "the network alone has lost one", wanted: 3, is: []state{{ordinal: 0, outdated: true}, {ordinal: 1, outdated: true, sick: "it does not answer"}, {ordinal: 2}},
+			want: etcd.Action{Wait: "etcd-1 is not whole: it does not answer"},
+		},
+		{
+			name: "a sick one that is not outdated is the kubelet's", wanted: 3, is: []state{{ordinal: 0, outdated: true}, {ordinal: 1, notReady: true, sick: "it does not answer"}},
+			want: etcd.Action{Wait: "etcd-1 is not whole: it does not answer"},
+		},
+		{
+			name: "a member of nobody", wanted: 3, is: []state{{ordinal: 0}, {ordinal: -1, noPod: true, sick: "it is no pod's"}},
+			want: etcd.Action{Wait: "there is a member that is no pod's: remove it with etcdctl"},
+		},
+		{
+			name: "one ends", wanted: 3, is: []state{{ordinal: 0, outdated: true}, {ordinal: 1, ending: true}, {ordinal: 2, outdated: true}},
+			want: etcd.Action{Wait: "pod etcd-1 ends"},
+		},
+		{
+			name: "it is silent, and one ends", wanted: 3,
+			is:   []state{{ordinal: 0, noMember: true, notReady: true, outdated: true}, {ordinal: 1, noMember: true, notReady: true, ending: true}},
+			want: etcd.Action{Wait: "pod etcd-1 ends"},
+		},
+
+		{name: "it is silent, and its pods start", wanted: 3, is: []state{{ordinal: 0, noMember: true, notReady: true}}, want: etcd.Action{Wait: "it does not answer"}},
+		{
+			name: "it is silent, and cannot start", wanted: 1, is: []state{{ordinal: 0, noMember: true, notReady: true, outdated: true}},
+			want: etcd.Action{Replace: "etcd-0"},
+		},
+		{
+			name: "it is silent, and one has a majority behind it", wanted: 3,
+			is:   []state{{ordinal: 0, noMember: true, notReady: true, outdated: true}, {ordinal: 1, noMember: true, outdated: true}},
+			want: etcd.Action{Wait: "it does not answer"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var names []string
+			for ordinal := range tc.wanted {
+				names = append(names, fmt.Sprintf("etcd-%d", ordinal))
+			}
+			var pods []etcd.Pod
+			var members []etcd.Member
+			for _, is := range tc.is {
+				name := fmt.Sprintf("etcd-%d", is.ordinal)
+				if is.ordinal < 0 {
+					name = ""
+				}
+				if !is.noPod {
+					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Outdated: is.outdated, Ending: is.ending})
+				}
+				if !is.noMember {
+					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Learner: is.learner, Leader: is.leader, Sick: is.sick}) //nolint:gosec // a handful
+				}
+			}
+			require.Empty(t, cmp.Diff(tc.want, etcd.Next(names, pods, members)))
+		})
+	}
+}
+
+// FuzzNext: whatever is there, at most one thing is done, and a whole member's pod is replaced only while all others
+// are whole.
+func FuzzNext(f *testing.F) {
+	f.Add(uint64(0), 3)
+	f.Add(uint64(0x123456789abcdef), 3)
+	f.Fuzz(func(t *testing.T, bits uint64, wanted int) {
+		take := func(choices uint64) int { n := bits % choices; bits /= choices; return int(n) } //nolint:gosec // a handful
+		names := []string{"etcd-0", "etcd-1", "etcd-2"}[:1+max(0, wanted)%3]
+		var pods []etcd.Pod
+		var members []etcd.Member
+		whole := map[string]bool{}
+		for ordinal := range 3 {
+			name := fmt.Sprintf("etcd-%d", ordinal)
+			ready, sick := take(2) == 0, take(2) == 0
+			hasPod, isMember := take(4) > 0, take(4) > 0
+			if hasPod {
+				pods = append(pods, etcd.Pod{Name: name, Ready: ready, Outdated: take(2) == 0})
+			}
+			if isMember {
+				member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Learner: take(4) == 0, Leader: take(3) == 0} //nolint:gosec // a handful
+				if sick {
+					member.Sick = "it does not answer"
+				}
+				members = append(members, member)
+			}
+			whole[name] = hasPod && isMember && !sick && (ready || members[len(members)-1].Learner)
+		}
+		action := etcd.Next(names, pods, members)
+		require.LessOrEqual(t, len(slices.DeleteFunc([]bool{action.Wait != "", action.Replace != "", action.Add != "", action.Promote != 0}, func(is bool) bool { return !is })), 1)
+		touches := action.Add != "" || action.Promote != 0 || whole[action.Replace]
+		for _, member := range members {
+			if touches && member.Name != action.Replace {
+				require.True(t, whole[member.Name], "%+v while %s is not whole", action, member.Name)
+			}
+		}
+	})
+}
