@@ -20,6 +20,8 @@ const (
 const (
 	// ServiceAccounts has the key that signs the tokens of service accounts.
 	ServiceAccounts = "service-accounts"
+	// EtcdManager has the certificate by which vc-manager asks etcd.
+	EtcdManager = "etcd-manager"
 	// ManagerUser has the certificate of the controller manager.
 	ManagerUser = "controller-manager"
 	// KubeconfigKey is the key of a kubeconfig in the Secret of its user's certificate. It names the files of that, so
@@ -66,7 +68,7 @@ func (c *ControlPlane) Certificates(validity time.Duration, hosts ...string) ([]
 		{Name: "etcd-server", Authority: EtcdCA, Wanted: pki.Certificate{User: Etcd, IPs: local, DNSNames: members}},
 		{Name: "etcd-peer", Authority: EtcdCA, Wanted: pki.Certificate{User: "etcd-peer", IPs: local, DNSNames: members}},
 		{Name: "etcd-client", Authority: EtcdCA, Wanted: pki.Certificate{User: APIServer}},
-		{Name: "etcd-manager", Authority: EtcdCA, Wanted: pki.Certificate{User: ManagedBy}},
+		{Name: EtcdManager, Authority: EtcdCA, Wanted: pki.Certificate{User: ManagedBy}},
 	}
 	for i := range all {
 		all[i].Wanted.Validity = validity

@@ -4,10 +4,10 @@
 //
 // The objects lie in the root namespace of the tenant, and none has a name of the tenant's choosing:
 //
-//	Service, StatefulSet, PodDisruptionBudget   etcd
-//	Service, Deployment, PodDisruptionBudget    kube-apiserver
-//	Deployment                                  kube-controller-manager
-//	Secrets                                     one for each pair of Certificates, three authorities, service-accounts
+//	Service, ConfigMap, StatefulSet, PodDisruptionBudget   etcd
+//	Service, Deployment, PodDisruptionBudget               kube-apiserver
+//	Deployment                                             kube-controller-manager
+//	Secrets                                                one for each pair of Certificates, three authorities, service-accounts
 package controlplane
 
 import (

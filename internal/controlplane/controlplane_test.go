@@ -144,7 +144,6 @@ func TestFlags(t *testing.T) {
 	}{
 		"etcd": {program: controlplane.Etcd, want: map[string]string{
 			"--name": "$(POD_NAME)", "--initial-advertise-peer-urls": "https://$(POD_NAME).etcd.default-abc123-acme.svc:2380",
-			"--initial-cluster":  "etcd-0=https://etcd-0.etcd.default-abc123-acme.svc:2380,etcd-1=https://etcd-1.etcd.default-abc123-acme.svc:2380,etcd-2=https://etcd-2.etcd.default-abc123-acme.svc:2380",
 			"--client-cert-auth": "true", "--peer-client-cert-auth": "true", "--quota-backend-bytes": "2147483648",
 		}},
 		"an API server": {program: controlplane.APIServer, want: map[string]string{
@@ -178,6 +177,32 @@ func TestFlags(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStore: who joins a store is told who its members are, and pods do not change when it gets a member more.
+func TestStore(t *testing.T) {
+	t.Parallel()
+	c := sample()
+	for _, tc := range []struct {
+		store controlplane.Store
+		want  map[string]string
+	}{
+		{store: controlplane.NewStore(), want: map[string]string{
+			"initial-cluster": "etcd-0=https://etcd-0.etcd.default-abc123-acme.svc:2380", "initial-cluster-state": "new",
+		}},
+		{store: controlplane.Store{Pods: 3, Members: []string{"etcd-0", "etcd-2"}}, want: map[string]string{
+			"initial-cluster":       "etcd-0=https://etcd-0.etcd.default-abc123-acme.svc:2380,etcd-2=https://etcd-2.etcd.default-abc123-acme.svc:2380",
+			"initial-cluster-state": "existing",
+		}},
+	} {
+		told := c.Told(tc.store)
+		require.Empty(t, cmp.Diff(tc.want, told.Data))
+		require.Equal(t, tc.store.New, controlplane.IsNew(told))
+		require.EqualValues(t, len(tc.store.Members), controlplane.MembersOf(told))
+	}
+	set := func(pods int32) *appsv1.StatefulSet { return c.Etcd(pods)[1].(*appsv1.StatefulSet) }
+	require.EqualValues(t, 3, *set(3).Spec.Replicas)
+	require.Empty(t, cmp.Diff(set(1).Spec.Template, set(3).Spec.Template))
 }
 
 // TestMemoryLimit: Go's runtime knows of the limit, and has a tenth of it for what it does not count.

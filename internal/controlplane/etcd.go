@@ -12,38 +12,101 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/etcd"
 )
 
 const (
 	// etcdQuota is how much etcd stores, in bytes: then it takes no writes until some of it is deleted.
 	etcdQuota = 2 << 30
+	// MaxMembers is how many members a store may have.
+	MaxMembers = 3
 	// etcdStorage is the size of a member's volume: what it stores, its log and a snapshot.
 	etcdStorage = "8Gi"
 )
 
-// Etcd returns the objects of the store, which has so many members.
+// Store is the etcd of a control plane as its pods are to find it.
+type Store struct {
+	// Pods is how many there are, from ordinal 0.
+	Pods int32
+	// Members are the names of those that are members, in the order of their names: whom one joins that has no data.
+	Members []string
+	// New is whether there was none before: its first member then makes it. A member that has lost its volume, and one
+	// that is added, joins the others or does not start.
+	New bool
+}
+
+const (
+	initialCluster      = "initial-cluster"
+	initialClusterState = "initial-cluster-state"
+)
+
+// NewStore returns the store of a control plane that has none.
+func NewStore() Store { return Store{Pods: 1, Members: []string{MemberName(0)}, New: true} }
+
+// Told returns the ConfigMap by which a pod that has no data yet knows the others. It is no part of the pods: they are
+// not outdated by a member more.
+func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
+	peers := make([]string, 0, len(store.Members))
+	for _, name := range store.Members {
+		peers = append(peers, name+"="+c.address(name).Peer)
+	}
+	state := "existing"
+	if store.New {
+		state = "new"
+	}
+	return &corev1.ConfigMap{ObjectMeta: c.meta(Etcd, Etcd), Data: map[string]string{initialCluster: strings.Join(peers, ","), initialClusterState: state}}
+}
+
+// MembersOf returns how many members the ConfigMap of a store names, at least one.
+func MembersOf(told *corev1.ConfigMap) int32 {
+	return int32(1 + strings.Count(told.Data[initialCluster], ",")) //nolint:gosec // a ConfigMap has a megabyte
+}
+
+// IsNew reports whether the ConfigMap of a store says that there was none before.
+func IsNew(told *corev1.ConfigMap) bool { return told.Data[initialClusterState] == "new" }
+
+// MemberName returns the name of the pod, and of the member, of an ordinal.
+func MemberName(ordinal int32) string { return fmt.Sprintf("%s-%d", Etcd, ordinal) }
+
+// Addresses returns where so many pods of the store are found, by name.
+func (c *ControlPlane) Addresses(pods int32) map[string]etcd.Address {
+	addresses := map[string]etcd.Address{}
+	for ordinal := range pods {
+		addresses[MemberName(ordinal)] = c.address(MemberName(ordinal))
+	}
+	return addresses
+}
+
+func (c *ControlPlane) address(member string) etcd.Address {
+	host := "https://" + member + "." + c.host(Etcd)
+	return etcd.Address{Client: fmt.Sprintf("%s:%d", host, clientPort), Peer: fmt.Sprintf("%s:%d", host, peerPort)}
+}
+
+// Etcd returns the objects of the store with so many pods, besides the ConfigMap that Told returns.
 //
 // The pods are replaced by vc-manager alone, one by one (OnDelete): a StatefulSet replaces a healthy member while
 // another one is sick. Members know each other by names that stay when all pods get other addresses at once, and that
 // are published before a pod is ready, because it is not ready without the others.
-func (c *ControlPlane) Etcd(members int32) []client.Object {
+func (c *ControlPlane) Etcd(pods int32) []client.Object {
 	service := c.service(Etcd, clientPort, peerPort)
 	service.Spec.ClusterIP, service.Spec.PublishNotReadyAddresses = corev1.ClusterIPNone, true
 	template := &c.Version.Spec.Etcd
 	of := program{
-		component: Etcd, template: template, flags: c.etcdFlags(members), pairs: []string{"etcd-server", "etcd-peer"}, authorities: []string{EtcdCA},
+		component: Etcd, template: template, flags: c.etcdFlags(), pairs: []string{"etcd-server", "etcd-peer"}, authorities: []string{EtcdCA},
 		probe: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: intstr.FromInt(etcdHealthPort)}},
 		ports: []int32{clientPort, peerPort},
 	}
 	pod := of.pod()
 	container := &pod.Spec.Containers[0]
 	container.ReadinessProbe.HTTPGet = &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(etcdHealthPort)}
-	container.Env = append(container.Env, corev1.EnvVar{
-		Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}},
-	})
+	container.Env = append(container.Env,
+		corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
+		variable("ETCD_INITIAL_CLUSTER", initialCluster), variable("ETCD_INITIAL_CLUSTER_STATE", initialClusterState),
+	)
 	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/var/lib/etcd"})
 	set := &appsv1.StatefulSet{ObjectMeta: c.meta(Etcd, Etcd), Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr.To(members), ServiceName: Etcd, Selector: &metav1.LabelSelector{MatchLabels: Labels(Etcd)}, Template: pod,
+		Replicas: ptr.To(pods), ServiceName: Etcd, Selector: &metav1.LabelSelector{MatchLabels: Labels(Etcd)}, Template: pod,
 		PodManagementPolicy: appsv1.ParallelPodManagement, UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
 			ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: Labels(Etcd)},
@@ -60,20 +123,22 @@ func (c *ControlPlane) Etcd(members int32) []client.Object {
 	return []client.Object{service, set, c.budget(Etcd)}
 }
 
+// variable returns one that a container reads from the ConfigMap of the store when it starts.
+func variable(name, key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: Etcd}, Key: key},
+	}}
+}
+
 // etcdFlags returns the flags of each member. $(POD_NAME) is its own name: the kubelet replaces it.
-func (c *ControlPlane) etcdFlags(members int32) Flags {
-	var cluster []string
-	for ordinal := range int(members) {
-		cluster = append(cluster, fmt.Sprintf("%s-%d=%s", Etcd, ordinal, c.memberURL(ordinal, peerPort)))
-	}
+func (c *ControlPlane) etcdFlags() Flags {
 	own := "https://$(POD_NAME)." + c.host(Etcd)
 	return Flags{
 		"name": "$(POD_NAME)", "data-dir": "/var/lib/etcd/data", "log-level": "warn",
 		"listen-client-urls": fmt.Sprintf("https://%s:%d", listen, clientPort), "advertise-client-urls": fmt.Sprintf("%s:%d", own, clientPort),
 		"listen-peer-urls": fmt.Sprintf("https://%s:%d", listen, peerPort), "initial-advertise-peer-urls": fmt.Sprintf("%s:%d", own, peerPort),
 		"listen-metrics-urls": fmt.Sprintf("http://%s:%d", listen, etcdHealthPort),
-		"initial-cluster":     strings.Join(cluster, ","), "initial-cluster-state": "new",
-		"cert-file": certificates.Certificate("etcd-server"), "key-file": certificates.Key("etcd-server"),
+		"cert-file":           certificates.Certificate("etcd-server"), "key-file": certificates.Key("etcd-server"),
 		"trusted-ca-file": certificates.Certificate(EtcdCA), "client-cert-auth": "true",
 		"peer-cert-file": certificates.Certificate("etcd-peer"), "peer-key-file": certificates.Key("etcd-peer"),
 		"peer-trusted-ca-file": certificates.Certificate(EtcdCA), "peer-client-cert-auth": "true",
@@ -82,15 +147,6 @@ func (c *ControlPlane) etcdFlags(members int32) Flags {
 		"auto-compaction-retention": "5m",
 		"feature-gates":             "InitialCorruptCheck=true",
 	}
-}
-
-// etcdURLs are where an API server finds the members.
-func (c *ControlPlane) etcdURLs(members int32) []string {
-	urls := make([]string, 0, members)
-	for ordinal := range int(members) {
-		urls = append(urls, c.memberURL(ordinal, clientPort))
-	}
-	return urls
 }
 
 // budget lets others evict one pod of a component at a time.

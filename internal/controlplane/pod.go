@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,9 +130,4 @@ const listen = "0.0.0.0"
 // replicas returns how many pods a component has, at least one.
 func replicas(template *tenancyv1alpha1.ComponentTemplate) *int32 {
 	return ptr.To(max(1, template.Replicas))
-}
-
-// memberURL returns where a member of etcd is, by its ordinal.
-func (c *ControlPlane) memberURL(ordinal int, port int) string {
-	return fmt.Sprintf("https://%s-%d.%s:%d", Etcd, ordinal, c.host(Etcd), port)
 }

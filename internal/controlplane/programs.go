@@ -16,8 +16,12 @@ import (
 // They write no endpoints of Service kubernetes: theirs would be addresses of pods of the meta cluster. One that ends
 // serves on while others learn of it, and asks for another connection now and then, so that each gets its part.
 func (c *ControlPlane) APIServer(members int32) []client.Object {
+	servers := make([]string, 0, members)
+	for ordinal := range members {
+		servers = append(servers, c.address(MemberName(ordinal)).Client)
+	}
 	server := Server{
-		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: c.etcdURLs(members), Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
+		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: servers, Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
 		ServiceCIDRs: c.serviceCIDRs(), ServiceNodePortRange: c.Tenant.Spec.ServiceNodePortRange, KubeletCA: certificates.Certificate(CA),
 	}
 	of := program{
@@ -34,7 +38,17 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	pod := of.pod()
 	pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = https("/readyz", apiServerPort)
 	folder(&pod.Spec, "run", "/var/run/kubernetes")
-	return []client.Object{c.service(APIServer, apiServerPort), c.deployment(APIServer, replicas(of.template), pod), c.budget(APIServer)}
+	deployment := c.deployment(APIServer, replicas(of.template), pod)
+	deployment.Annotations = map[string]string{annotationVersion: c.Version.Spec.KubernetesVersion}
+	return []client.Object{c.service(APIServer, apiServerPort), deployment, c.budget(APIServer)}
+}
+
+// annotationVersion is the version of Kubernetes of API servers. Written by vc-manager; read by vc-manager.
+const annotationVersion = "tenancy.x-k8s.io/kubernetes-version"
+
+// VersionOf returns the version of Kubernetes of API servers, "" where they do not say it.
+func VersionOf(deployment *appsv1.Deployment) string {
+	return deployment.Annotations[annotationVersion]
 }
 
 // ControllerManager returns the objects of the controller managers, one of which works at a time.

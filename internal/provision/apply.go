@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,8 +24,9 @@ const (
 	annotationApplied = "tenancy.x-k8s.io/applied"
 )
 
-// apply makes an object what it is to be, and returns it as it is then. It writes nothing where that was applied before.
-// An object of that name that is not vc-manager's is an error.
+// apply makes an object what it is to be, and returns it as it is then. It writes nothing where that was applied before,
+// and is refused where the object has changed since it was read: by the caller, if its resource version says so, else
+// here. An object of that name that is not vc-manager's is an error.
 func (r *Reconciler) apply(ctx context.Context, object client.Object) (client.Object, error) {
 	name := client.ObjectKeyFromObject(object)
 	kind := object.GetObjectKind().GroupVersionKind()
@@ -50,6 +52,7 @@ func (r *Reconciler) apply(ctx context.Context, object client.Object) (client.Ob
 	case current.GetAnnotations()[annotationApplied] == hash:
 		return current, nil
 	}
+	wanted.SetResourceVersion(cmp.Or(object.GetResourceVersion(), current.GetResourceVersion()))
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("applying %s %s: %w", kind.Kind, name, err)
 	}
@@ -67,6 +70,7 @@ func encode(object client.Object) (*unstructured.Unstructured, string, error) {
 	}
 	delete(content, "status")
 	wanted := &unstructured.Unstructured{Object: content}
+	wanted.SetResourceVersion("")
 	text, err := json.Marshal(content)
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // the caller says of what

@@ -5,6 +5,7 @@ package provision
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,13 +20,17 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -47,6 +52,8 @@ type Reconciler struct {
 	// Reader reads without a cache: Secrets, and what the cache does not have.
 	Reader client.Reader
 	Clock  clock.PassiveClock
+	// DialEtcd connects to the store whose pods, by name, are at these addresses, as the function of that name does.
+	DialEtcd func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error)
 	// Validity is how long certificates are valid.
 	Validity time.Duration
 }
@@ -55,7 +62,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		For(&tenancyv1alpha1.VirtualCluster{}).
+		For(&tenancyv1alpha1.VirtualCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, rootNamespaceChanged))).
 		Watches(&tenancyv1alpha1.ClusterVersion{}, handler.EnqueueRequestsFromMapFunc(r.ofVersion)).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
@@ -66,6 +73,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return nil
 }
+
+// rootNamespaceChanged passes on that vc-scheduler has made the root namespace, and not what is said of a control plane:
+// each reconcile may say something else.
+var rootNamespaceChanged = predicate.Funcs{UpdateFunc: func(event event.UpdateEvent) bool {
+	before, isBefore := event.ObjectOld.(*tenancyv1alpha1.VirtualCluster)
+	after, isAfter := event.ObjectNew.(*tenancyv1alpha1.VirtualCluster)
+	return isBefore && isAfter && before.Status.ClusterNamespace != after.Status.ClusterNamespace
+}}
 
 // ofVersion returns the VirtualClusters that name a ClusterVersion.
 func (r *Reconciler) ofVersion(ctx context.Context, version client.Object) []reconcile.Request {
@@ -96,8 +111,8 @@ func (r *Reconciler) those(ctx context.Context, are func(*tenancyv1alpha1.Virtua
 	return requests
 }
 
-// Reconcile makes the next part of a control plane what it is to be. It waits for nobody: what it waits for is an event,
-// and patrolPeriod finds what somebody else has deleted.
+// Reconcile makes the next part of a control plane what it is to be. What it waits for is an event, but for a store,
+// which it asks again: a question takes seconds at most. patrolPeriod finds what somebody else has deleted.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	if err := r.Client.Get(ctx, request.NamespacedName, vc); err != nil {
@@ -112,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	report, again := newReport(), patrolPeriod
 	err := r.certificates(ctx, vc, report, &again)
 	if err == nil {
-		err = r.provision(ctx, vc, report)
+		err = r.provision(ctx, vc, report, &again)
 	}
 	var broken *brokenError
 	switch {
@@ -163,48 +178,48 @@ func (r *Reconciler) certificates(ctx context.Context, vc *tenancyv1alpha1.Virtu
 	return handed
 }
 
-func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
+// provision makes the next part. again is shortened to when a store that is not whole is asked again.
+func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
 	version := &tenancyv1alpha1.ClusterVersion{}
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: vc.Spec.ClusterVersionName}, version); err != nil {
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("getting ClusterVersion %s: %w", vc.Spec.ClusterVersionName, err)
 		}
-		report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonClusterVersionNotFound, Message: fmt.Sprintf(
+		report.refuse(tenancy.Reason{Reason: tenancyv1alpha1.ReasonClusterVersionNotFound, Message: fmt.Sprintf(
 			"There is no ClusterVersion %s; what runs goes on: kubectl get clusterversions", vc.Spec.ClusterVersionName)})
 		return nil // its creation is an event
 	}
 	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc, Version: version}
-	if members := version.Spec.Etcd.Replicas; members > 1 {
-		return broken("ClusterVersion %s has %d members of etcd, and one is made yet: set spec.etcd.replicas to 1", version.Name, members)
+	store, err := r.openStore(ctx, plane)
+	if err != nil {
+		return err
 	}
-	for _, stage := range stages(plane) {
-		why, err := r.make(ctx, plane, stage)
+	members := max(1, version.Spec.Etcd.Replicas)
+	why, err := r.preflight(ctx, plane, store.members(), members)
+	if err != nil {
+		return err
+	}
+	if why != (tenancy.Reason{}) {
+		report.refuse(why)
+		return nil
+	}
+	for _, stage := range r.stages(plane, store, members) {
+		why, err := stage.make(ctx)
 		if err != nil {
 			return err
 		}
 		report.set(stage.condition, why)
 		if why != (tenancy.Reason{}) {
 			report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: why.Reason, Message: "Waiting for " + stage.workload})
+			if stage.workload == controlplane.Etcd {
+				*again = min(*again, storePeriod)
+			}
 			return nil
 		}
 	}
 	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{})
+	report.version = version.Spec.KubernetesVersion
 	return nil
-}
-
-// make applies the objects of a stage, and returns what it waits for then.
-func (r *Reconciler) make(ctx context.Context, plane *controlplane.ControlPlane, stage stage) (tenancy.Reason, error) {
-	why := tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: stage.workload + " is being made"}
-	for _, object := range stage.objects {
-		live, err := r.apply(ctx, object)
-		if err != nil {
-			return tenancy.Reason{}, err
-		}
-		if pods, isWorkload := progressOf(live, object); isWorkload {
-			why = pods.lacks(stage.workload, plane.Namespace)
-		}
-	}
-	return why, nil
 }
 
 // handOut copies the administrator's kubeconfig to where whoever made the VirtualCluster reads it.
@@ -226,8 +241,13 @@ func (r *Reconciler) handOut(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	return out.update(ctx, secret, data, owner)
 }
 
-// report is what vc-manager says of a control plane.
-type report struct{ conditions []metav1.Condition }
+// report is what vc-manager says of a control plane. What it does not say stays said as it is, but for one that says
+// nothing at all.
+type report struct {
+	conditions []metav1.Condition
+	// version is that of all its parts, "" while some have another one.
+	version string
+}
 
 // conditionTypes are those that vc-manager writes.
 var conditionTypes = []string{
@@ -256,13 +276,23 @@ func (p *report) set(condition string, why tenancy.Reason) {
 	p.conditions[at] = said
 }
 
-// write writes the conditions of a report if they are other ones, and takes those away that it does not have.
+// refuse says why nothing is changed, and nothing of the parts: they are as they were.
+func (p *report) refuse(why tenancy.Reason) {
+	p.set(tenancyv1alpha1.ConditionUpToDate, why)
+	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Status == metav1.ConditionUnknown })
+}
+
+// write writes what a report says if it is something else.
 func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
 	before, changed := vc.DeepCopy(), false
 	for _, condition := range conditionTypes {
-		if !slices.ContainsFunc(report.conditions, func(said metav1.Condition) bool { return said.Type == condition }) {
+		if len(report.conditions) == 0 {
 			changed = meta.RemoveStatusCondition(&vc.Status.Conditions, condition) || changed
 		}
+	}
+	if known := vc.Status.Version; report.version != "" || len(report.conditions) == 0 {
+		vc.Status.Version = report.version
+		changed = changed || known != report.version
 	}
 	for _, condition := range report.conditions {
 		condition.ObservedGeneration = vc.Generation

@@ -3,7 +3,10 @@ package provision
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,14 +27,47 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/pki"
 )
 
 const root = "default-abc123-acme"
 
+// fakeEtcd is the store of a bed.
+type fakeEtcd struct {
+	list []etcd.Member
+	// behind is whether members that are added have not caught up.
+	behind bool
+}
+
+func (f *fakeEtcd) Members(context.Context) ([]etcd.Member, error) {
+	if len(f.list) == 0 {
+		return nil, errors.New("it does not answer")
+	}
+	return slices.Clone(f.list), nil
+}
+
+func (f *fakeEtcd) Add(_ context.Context, peerURL string) error {
+	name, _, _ := strings.Cut(strings.TrimPrefix(peerURL, "https://"), ".")
+	f.list = append(f.list, etcd.Member{Name: name, ID: uint64(len(f.list) + 1), Learner: true, Sick: "it has not joined"}) //nolint:gosec // a handful
+	return nil
+}
+
+func (f *fakeEtcd) Promote(_ context.Context, id uint64) error {
+	for i := range f.list {
+		if f.list[i].ID == id && !f.behind {
+			f.list[i].Learner = false
+		}
+	}
+	return nil
+}
+
+func (*fakeEtcd) Close() {}
+
 // bed is a meta cluster with one VirtualCluster, and a Reconciler whose writes are counted.
 type bed struct {
 	t          *testing.T
+	store      *fakeEtcd
 	reconciler *Reconciler
 	clock      *testingclock.FakePassiveClock
 	writes     int
@@ -53,7 +89,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 	for _, component := range []*tenancyv1alpha1.ComponentTemplate{&version.Spec.Etcd, &version.Spec.APIServer, &version.Spec.ControllerManager} {
 		component.Image, component.Replicas = "of v1.37.2", 1
 	}
-	b := &bed{t: t, clock: testingclock.NewFakePassiveClock(time.Now())}
+	b := &bed{t: t, store: &fakeEtcd{}, clock: testingclock.NewFakePassiveClock(time.Now())}
 	count := func() { b.writes++ }
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(more, vc, version)...).WithStatusSubresource(vc, &appsv1.StatefulSet{}, &appsv1.Deployment{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -67,7 +103,10 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 			},
 			Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 				count()
-				return c.Apply(ctx, o, options...)
+				if err := c.Apply(ctx, o, options...); err != nil {
+					return err
+				}
+				return changed(ctx, c, o.(applied))
 			},
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 				err := c.Get(ctx, key, o, options...)
@@ -90,7 +129,32 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 		},
 	})
 	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour}
+	b.reconciler.DialEtcd = func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error) {
+		require.NotEmpty(t, config.Certificates)
+		require.Contains(t, addresses, "etcd-0")
+		return b.store, nil
+	}
 	return b
+}
+
+// applied is what was applied.
+type applied interface {
+	metav1.Object
+	GetKind() string
+}
+
+// changed gives a workload that was applied another generation, which its controller has not seen.
+func changed(ctx context.Context, c client.Client, applied applied) error {
+	live := workload(applied.GetName())
+	if !slices.Contains([]string{"StatefulSet", "Deployment"}, applied.GetKind()) {
+		return nil
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	live.SetGeneration(live.GetGeneration() + 1)
+	applied.SetGeneration(live.GetGeneration())
+	return c.Update(ctx, live)
 }
 
 func (b *bed) reconcile() reconcile.Result {
@@ -143,20 +207,76 @@ func (b *bed) ready(name string) {
 	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
 	switch live := object.(type) {
 	case *appsv1.StatefulSet:
-		live.Status = appsv1.StatefulSetStatus{ObservedGeneration: live.Generation, Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1}
+		for ordinal := range *live.Spec.Replicas {
+			b.pod(ordinal, live.Status.UpdateRevision)
+		}
+		live.Status.ObservedGeneration = live.Generation
 	case *appsv1.Deployment:
 		live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation, Replicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1}
 	}
 	require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), object))
 }
 
-// notUpdated says that a StatefulSet has seen a change, and that its pod is as it was before.
-func (b *bed) notUpdated(name string) {
+// pod makes a pod of etcd that is ready, and its member whole.
+func (b *bed) pod(ordinal int32, revision string) {
+	b.t.Helper()
+	name := controlplane.MemberName(ordinal)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: name, Labels: controlplane.Labels(controlplane.Etcd)}}
+	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	err := b.reconciler.Client.Create(b.t.Context(), pod)
+	if apierrors.IsAlreadyExists(err) {
+		return
+	}
+	require.NoError(b.t, err)
+	at := slices.IndexFunc(b.store.list, func(member etcd.Member) bool { return member.Name == name })
+	if at < 0 {
+		b.store.list = append(b.store.list, etcd.Member{Name: name, ID: uint64(ordinal) + 1, Leader: ordinal == 0}) //nolint:gosec // a handful
+		return
+	}
+	b.store.list[at].Sick = ""
+}
+
+// pods returns the pods of etcd, each with its revision.
+func (b *bed) pods() map[string]string {
+	b.t.Helper()
+	var list corev1.PodList
+	require.NoError(b.t, b.reconciler.Client.List(b.t.Context(), &list, client.InNamespace(root)))
+	found := map[string]string{}
+	for i := range list.Items {
+		found[list.Items[i].Name] = list.Items[i].Labels[appsv1.ControllerRevisionHashLabelKey]
+	}
+	return found
+}
+
+// revise says that the controller has seen another template of etcd's pods.
+func (b *bed) revise(revision string) {
 	b.t.Helper()
 	set := &appsv1.StatefulSet{}
-	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: name}, set))
-	set.Status.UpdatedReplicas = 0
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, set))
+	set.Status.UpdateRevision, set.Status.ObservedGeneration = revision, set.Generation
 	require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), set))
+}
+
+// change changes the ClusterVersion.
+func (b *bed) change(change func(*tenancyv1alpha1.ClusterVersionSpec)) {
+	b.t.Helper()
+	version := &tenancyv1alpha1.ClusterVersion{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Name: "v1.37"}, version))
+	change(&version.Spec)
+	require.NoError(b.t, b.reconciler.Client.Update(b.t.Context(), version))
+}
+
+// whole makes all parts.
+func (b *bed) whole() {
+	b.t.Helper()
+	for _, name := range []string{controlplane.Etcd, controlplane.APIServer, controlplane.ControllerManager} {
+		b.reconcile()
+		b.ready(name)
+	}
+	b.reconcile()
+	missing, _ := b.conditions()
+	require.Empty(b.t, missing)
 }
 
 func (b *bed) secret(namespace, name string) *corev1.Secret {
@@ -202,15 +322,10 @@ func TestOnePartAfterTheOther(t *testing.T) {
 func TestAnUpgrade(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		b.reconcile()
-		b.ready(name)
-	}
-	b.reconcile()
-	version := &tenancyv1alpha1.ClusterVersion{}
-	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
-	version.Spec.Etcd.Image, version.Spec.APIServer.Image = "newer", "newer"
-	require.NoError(t, b.reconciler.Client.Update(t.Context(), version))
+	b.whole()
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.KubernetesVersion, version.Etcd.Image, version.APIServer.Image = "v1.38.0", "newer", "newer"
+	})
 	images := func() (images []string) {
 		for _, name := range []string{"etcd", "kube-apiserver"} {
 			object := workload(name)
@@ -224,20 +339,88 @@ func TestAnUpgrade(t *testing.T) {
 		}
 		return images
 	}
-	b.notUpdated("etcd")
 	b.reconcile()
+	b.revise("newer")
+	require.Equal(t, storePeriod, b.reconcile().RequeueAfter)
 	require.Equal(t, []string{"newer", "of v1.37.2"}, images())
 	_, message := b.conditions()
 	require.Equal(t, "Waiting for etcd", message)
+	require.Empty(t, b.pods(), "the old one is deleted")
+	b.reconcile()
+	require.Equal(t, []string{"newer", "of v1.37.2"}, images())
 	b.ready("etcd")
 	b.reconcile()
 	require.Equal(t, []string{"newer", "newer"}, images())
+	require.Equal(t, "v1.37.2", b.version())
+	b.ready("kube-apiserver")
+	b.reconcile()
+	b.ready("kube-controller-manager")
+	b.reconcile()
+	require.Equal(t, "v1.38.0", b.version())
+}
+
+// version returns the version that the VirtualCluster is said to have.
+func (b *bed) version() string {
+	b.t.Helper()
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: "acme"}, vc))
+	return vc.Status.Version
+}
+
+// TestVersionsThatAreRefused: what runs goes on, stays said to be whole, and the condition says what to do.
+func TestVersionsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		// whole is the version that all parts have, "" for none.
+		whole  string
+		to     string
+		reason string
+		want   string
+	}{
+		"a patch":              {whole: "v1.37.2", to: "v1.37.3"},
+		"a patch back":         {whole: "v1.37.2", to: "v1.37.0"},
+		"a minor version":      {whole: "v1.37.2", to: "v1.38.0"},
+		"a minor version back": {whole: "v1.37.2", to: "v1.36.9", reason: "Invalid", want: "ClusterVersion v1.37: API servers of v1.37.2 may have written what those of v1.36.9 do not read; what runs goes on"},
+		"two minor versions":   {whole: "v1.37.2", to: "v1.39.0", reason: "Invalid", want: "from v1.37.2 it goes up to v1.38 first, and not to v1.39.0; what runs goes on"},
+		"a major version":      {whole: "v1.37.2", to: "v2.37.0", reason: "Invalid", want: "from v1.37.2 it goes up to v1.38 first"},
+		"too early":            {whole: "v1.36.9", to: "v1.38.0", reason: "Progressing", want: "Not all parts have v1.37.2, which comes before v1.38.0"},
+		"a patch, too early":   {whole: "v1.36.9", to: "v1.37.3"},
+		"one that never ran":   {to: "v1.31.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, nil)
+			b.whole()
+			vc := &tenancyv1alpha1.VirtualCluster{}
+			require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "acme"}, vc))
+			require.Equal(t, "v1.37.2", vc.Status.Version)
+			vc.Status.Version = tc.whole
+			require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), vc))
+			b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+				version.KubernetesVersion, version.Etcd.Image = tc.to, "other"
+			})
+			b.reconcile()
+			set := &appsv1.StatefulSet{}
+			require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, set))
+			changed := set.Spec.Template.Spec.Containers[0].Image == "other"
+			require.Equal(t, tc.reason == "", changed)
+			if tc.reason == "" {
+				return
+			}
+			missing, message := b.conditions()
+			require.Equal(t, map[string]string{"UpToDate": tc.reason}, missing)
+			require.Contains(t, message, tc.want)
+			require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
+			require.True(t, meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionAPIServerReady))
+		})
+	}
 }
 
 // TestRenewal: what is issued is renewed in time, by the authority that there was, and what signs stays.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
+	b.whole()
 	require.Equal(t, patrolPeriod, b.reconcile().RequeueAfter)
 	names := []string{"apiserver", "etcd-server", "etcd-peer", "etcd-client", "etcd-manager", "front-proxy-client", "kubelet-client", "controller-manager", "admin-kubeconfig"}
 	stay := []string{"ca", "etcd-ca", "front-proxy-ca", "service-accounts"}
@@ -371,36 +554,132 @@ func TestNoneOfItsBusiness(t *testing.T) {
 	}
 }
 
-// TestNumberOfMembers: an etcd of several members is not made yet, whoever scales it waits, and nothing that runs changes.
-func TestNumberOfMembers(t *testing.T) {
+// TestMembers: a store that has one member gets two more, each with its vote before the next one, whoever was killed in
+// between, and the API servers learn of them when all are there. It never has fewer again.
+func TestMembers(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		b.reconcile()
-		b.ready(name)
+	b.whole()
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	told := func() string {
+		config := &corev1.ConfigMap{}
+		require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, config))
+		return config.Data["initial-cluster-state"] + " " + config.Data["initial-cluster"]
 	}
+	peer := func(ordinal string) string {
+		return "etcd-" + ordinal + "=https://etcd-" + ordinal + ".etcd." + root + ".svc:2380"
+	}
+	require.Equal(t, "existing "+peer("0"), told())
+	require.Equal(t, 1, strings.Count(told(), "=https"))
+	for want := range 2 {
+		b.store.behind = true
+		b.reconcile() // adds a member
+		require.Len(t, b.store.list, 2+want)
+		b.reconcile() // makes its pod
+		b.reconcile() // waits for the controller of StatefulSets
+		before := b.writes
+		b.reconcile()
+		require.Equal(t, before, b.writes, "its pod is not there")
+		b.ready("etcd")
+		b.reconcile()
+		require.True(t, b.store.list[1+want].Learner)
+		b.store.behind = false
+		b.reconcile()
+		require.False(t, b.store.list[1+want].Learner)
+		missing, _ := b.conditions()
+		require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Progressing"}, missing)
+	}
+	require.Equal(t, "existing "+peer("0")+","+peer("1")+","+peer("2"), told())
 	b.reconcile()
-	c := b.reconciler.Client
-	set := &appsv1.StatefulSet{}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, set))
-	set.Spec.Replicas, set.Status.ReadyReplicas, set.Status.UpdatedReplicas = new(int32), 0, 0
-	require.NoError(t, c.Update(t.Context(), set))
-	set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation}
-	require.NoError(t, c.Status().Update(t.Context(), set))
+	b.ready("kube-apiserver")
 	b.reconcile()
 	missing, _ := b.conditions()
-	require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Progressing"}, missing)
+	require.Empty(t, missing)
 
-	version := &tenancyv1alpha1.ClusterVersion{}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
-	version.Spec.Etcd.Replicas = 3
-	require.NoError(t, c.Update(t.Context(), version))
 	writes := b.writes
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 1 })
 	b.reconcile()
-	require.Equal(t, writes+1, b.writes, "of its status alone")
+	require.Equal(t, writes+2, b.writes, "of the version, and of its status")
 	missing, message := b.conditions()
 	require.Equal(t, map[string]string{"UpToDate": "Invalid"}, missing)
-	require.Equal(t, "ClusterVersion v1.37 has 3 members of etcd, and one is made yet: set spec.etcd.replicas to 1", message)
+	require.Equal(t, "ClusterVersion v1.37: etcd has 3 members, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 2 })
+	b.reconcile()
+	_, message = b.conditions()
+	require.Equal(t, "ClusterVersion v1.37: set spec.etcd.replicas to 1 or 3; what runs goes on", message)
+}
+
+// TestStrangeMembers: who joins a store by himself gets no pod, and nobody is told to join him.
+func TestStrangeMembers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	b.store.list = append(b.store.list, etcd.Member{ID: 7, Sick: "it is no pod's"})
+	for range 3 {
+		b.reconcile()
+	}
+	set, told := b.stored()
+	require.EqualValues(t, 1, *set.Spec.Replicas)
+	require.Equal(t, "etcd-0=https://etcd-0.etcd."+root+".svc:2380", told.Data["initial-cluster"])
+	require.Len(t, b.store.list, 2)
+}
+
+// stored returns the StatefulSet and the ConfigMap of the store.
+func (b *bed) stored() (*appsv1.StatefulSet, *corev1.ConfigMap) {
+	b.t.Helper()
+	set, told := &appsv1.StatefulSet{}, &corev1.ConfigMap{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, set))
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, told))
+	return set, told
+}
+
+// TestAStoreThatLosesItsRecord: pods never become fewer, whatever its ConfigMap says, and who its members are is written
+// again.
+func TestAStoreThatLosesItsRecord(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	set, told := b.stored()
+	b.store.list = []etcd.Member{{Name: "etcd-0", ID: 1, Leader: true}, {Name: "etcd-1", ID: 2}, {Name: "etcd-2", ID: 3}}
+	three := int32(3)
+	set.Spec.Replicas, told.Data = &three, nil
+	require.NoError(t, b.reconciler.Client.Update(t.Context(), set))
+	require.NoError(t, b.reconciler.Client.Update(t.Context(), told))
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	b.reconcile()
+	b.ready("etcd")
+	b.reconcile()
+	set, told = b.stored()
+	require.EqualValues(t, 3, *set.Spec.Replicas)
+	require.EqualValues(t, 3, controlplane.MembersOf(told))
+	require.False(t, controlplane.IsNew(told))
+}
+
+// TestAStoreIsMadeOnce: where any part of a control plane was made, an empty volume does not become a new store.
+func TestAStoreIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string][]client.Object{
+		"its ConfigMap is gone":     {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "etcd"}}},
+		"its StatefulSet is, too":   {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "etcd"}}, workload("etcd")},
+		"its StatefulSet alone is":  {workload("etcd")},
+		"nothing of the two is new": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, nil)
+			b.reconcile()
+			_, told := b.stored()
+			require.True(t, controlplane.IsNew(told))
+			b.whole()
+			for _, object := range gone {
+				require.NoError(t, b.reconciler.Client.Delete(t.Context(), object))
+			}
+			b.reconcile()
+			_, told = b.stored()
+			require.False(t, controlplane.IsNew(told))
+		})
+	}
 }
 
 // TestImportedLater: what vc-manager said of a control plane goes when it is none of its business any more.

@@ -12,8 +12,9 @@ type ClusterVersionSpec struct {
 	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+\.[0-9]+$`
 	KubernetesVersion string `json:"kubernetesVersion"`
 
-	// etcd is the store.
+	// etcd is the store. It has 1 member or 3, and gets more where it runs; there are never fewer again.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas in [1, 3]",message="etcd has 1 replica or 3"
 	Etcd ComponentTemplate `json:"etcd"`
 	// apiServer is kube-apiserver.
 	// +required

@@ -210,6 +210,11 @@ type VirtualClusterStatus struct {
 	// +optional
 	ControlPlaneUID types.UID `json:"controlPlaneUID,omitempty"`
 
+	// version of Kubernetes that all parts of a control plane have which vc-manager makes: while it is upgraded, the one
+	// before.
+	// +optional
+	Version string `json:"version,omitempty"`
+
 	// conditions of the control plane: Ready, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's range
 	// overlaps this one's, and VersionSkew when Superpool does not work with its version; of one that vc-manager makes
 	// besides EtcdReady, APIServerReady, ControllerManagerReady, CertificatesValid and UpToDate.
@@ -228,6 +233,7 @@ type VirtualClusterStatus struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Cluster Key",type=string,JSONPath=`.status.clusterNamespace`
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Cluster Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -133,7 +133,7 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	reconciler := &provision.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Validity: options.CertificateValidity}
+	reconciler := &provision.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, Validity: options.CertificateValidity}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
@@ -173,7 +173,7 @@ func newManager(ctx context.Context, options *Options, config *rest.Config) (ctr
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}: ours, &appsv1.Deployment{}: ours, &corev1.Service{}: ours, &policyv1.PodDisruptionBudget{}: ours,
 		}},
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
 		LeaderElection:                options.LeaderElect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       options.LeaderElectNamespace,

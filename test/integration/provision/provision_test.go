@@ -1,62 +1,86 @@
-// Package provision tests on a real meta cluster that vc-manager makes control planes which work: what their pods say is
-// run as processes.
+// Package provision tests on a real meta cluster that vc-manager makes control planes which work: the controllers of the
+// meta cluster make their pods, and what these say is run as processes.
 package provision
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/cmd/vc-manager/app"
 	"github.com/superpool/superpool/test/controlplane"
+	"github.com/superpool/superpool/test/controlplane/launch"
 )
 
 const (
 	patience = 2 * time.Minute
 	tick     = 100 * time.Millisecond
 	root     = "default-abc123-acme"
+	// asManager is the variable that makes the test's own program vc-manager: it can be killed, and started again.
+	asManager = "SUPERPOOL_TEST_VC_MANAGER"
 )
 
 // world is a meta cluster with vc-manager, and one control plane.
 type world struct {
-	client client.Client
-	vc     *tenancyv1alpha1.VirtualCluster
-	pods   *pods
+	client  client.Client
+	kubelet *kubelet
+	// start starts vc-manager.
+	start   func() (*launch.Process, error)
+	manager *launch.Process
 }
 
-// newWorld returns a world whose certificates are valid for so long, when all parts of the control plane are whole.
+// newWorld returns a world whose certificates are valid for so long, and whose control plane is not made yet.
 func newWorld(t *testing.T, validity time.Duration) *world {
 	t.Helper()
 	crds, err := controlplane.MetaCRDs(t.Context())
 	require.NoError(t, err)
-	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Meta, CRDs: crds, DisableAdmission: []string{"ServiceAccount"}})
+	started, stop, err := controlplane.Start(controlplane.Options{Role: controlplane.Meta, CRDs: crds, Manager: true, DisableAdmission: []string{"ServiceAccount"}})
 	t.Cleanup(stop)
 	require.NoError(t, err)
 	c, err := client.New(started[0].Config, client.Options{Scheme: controlplane.Scheme()})
 	require.NoError(t, err)
 	account, err := controlplane.Account(t.Context(), started[0], "vc-manager/rbac.yaml", "vc-manager", "vc-manager")
 	require.NoError(t, err)
-	options := app.NewOptions()
-	options.Kubeconfig = filepath.Join(t.TempDir(), "meta.kubeconfig")
-	require.NoError(t, os.WriteFile(options.Kubeconfig, account.KubeConfig, 0o600))
-	options.MetricsBindAddress, options.HealthProbeBindAddress, options.CertificateValidity = "0", "0", validity
-	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx, options) }()
-	t.Cleanup(func() { end(); require.NoError(t, <-ended) })
+	folder, err := filepath.Abs(filepath.Join("..", "..", "..", "bin"))
+	require.NoError(t, err)
+	w := &world{client: c, kubelet: newKubelet(t, c, root, folder)}
+	kubeconfig := filepath.Join(t.TempDir(), "meta.kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, account.KubeConfig, 0o600))
+	w.start = func() (*launch.Process, error) {
+		return launch.Run(w.kubelet.folder, "vc-manager", []string{
+			"/usr/bin/env", asManager + "=1", "HTTPS_PROXY=" + w.kubelet.network, os.Args[0], "--kubeconfig=" + kubeconfig, "--certificate-validity=" + validity.String(),
+		})
+	}
+	w.manager, err = w.start()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		w.manager.Kill()
+		if t.Failed() {
+			log, _ := os.ReadFile(w.manager.Log)
+			t.Logf("vc-manager:\n%s", log[max(0, len(log)-4000):])
+			for _, condition := range w.current(t).Status.Conditions {
+				t.Logf("%s is %s: %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
+			}
+		}
+	})
 
 	version := &tenancyv1alpha1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "v1.37"}, Spec: tenancyv1alpha1.ClusterVersionSpec{
 		KubernetesVersion: "v1.37.2", Etcd: tenancyv1alpha1.ComponentTemplate{Image: "etcd"}, APIServer: tenancyv1alpha1.ComponentTemplate{Image: "kube-apiserver"},
@@ -70,27 +94,37 @@ func newWorld(t *testing.T, validity time.Duration) *world {
 	}
 	vc.Status.ClusterNamespace = root // as vc-scheduler says, when it has made the root namespace
 	require.NoError(t, c.Status().Update(t.Context(), vc))
-	w := &world{client: c, vc: vc, pods: newPods(t, c, root, filepath.Join("..", "..", "..", "bin"))}
-	w.pods.run(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, condition := range w.vc.Status.Conditions {
-				t.Logf("%s is %s: %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)
-			}
-		}
-	})
-	require.Eventually(t, func() bool {
-		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
-		return meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionUpToDate)
-	}, patience, tick, "all parts are whole")
 	return w
+}
+
+// whole waits until all parts are as they are to be.
+func (w *world) whole(t *testing.T, version string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		vc := w.current(t)
+		upToDate := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionUpToDate)
+		return upToDate != nil && upToDate.Status == metav1.ConditionTrue && upToDate.ObservedGeneration == vc.Generation && vc.Status.Version == version
+	}, patience, tick, "all parts are whole")
+}
+
+// change changes the ClusterVersion.
+func (w *world) change(t *testing.T, change func(*tenancyv1alpha1.ClusterVersionSpec)) {
+	t.Helper()
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		version := &tenancyv1alpha1.ClusterVersion{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version); err != nil {
+			return err
+		}
+		change(&version.Spec)
+		return w.client.Update(t.Context(), version)
+	}))
 }
 
 // current returns the VirtualCluster as it is.
 func (w *world) current(t *testing.T) *tenancyv1alpha1.VirtualCluster {
 	t.Helper()
 	vc := &tenancyv1alpha1.VirtualCluster{}
-	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(w.vc), vc))
+	require.NoError(t, w.client.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Namespace: "default", Name: "acme"}, vc))
 	return vc
 }
 
@@ -102,16 +136,28 @@ func (w *world) tenant(t *testing.T) kubernetes.Interface {
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
 	require.NoError(t, err)
 	require.Equal(t, "https://kube-apiserver."+root+".svc:6443", config.Host)
-	config.Host = w.pods.url()
+	config.Dial = func(ctx context.Context, _, address string) (net.Conn, error) { return w.kubelet.dial(ctx, address) }
 	tenant, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	return tenant
 }
 
+// remember writes a ConfigMap into the tenant's control plane. It tries again: an API server that ends here does not wait
+// for its requests.
+func (w *world) remember(t *testing.T, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := w.tenant(t).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err)
+	}, patience, tick, "%s is written", name)
+}
+
 // TestAControlPlane: two objects make a control plane that works: its administrator is known to it, and its controllers
 // work in it. Its certificates are renewed while a watch is held, and nothing is restarted or broken by it.
 func TestAControlPlane(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 30*time.Second)
+	w.whole(t, "v1.37.2")
 	tenant := w.tenant(t)
 	require.Eventually(t, func() bool {
 		_, err := tenant.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
@@ -133,21 +179,24 @@ func TestAControlPlane(t *testing.T) {
 	other := w.current(t)
 	other.Spec.PolicyName = "trusted"
 	require.NoError(t, w.client.Update(t.Context(), other))
+	version := &tenancyv1alpha1.ClusterVersion{}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
+	version.Spec.Etcd.Replicas = 2
+	require.ErrorContains(t, w.client.Update(t.Context(), version), "etcd has 1 replica or 3")
 
 	held, err := tenant.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=behind"})
 	require.NoError(t, err)
 	t.Cleanup(held.Stop)
-	before := w.pods.shown(t)
+	before, pids := w.kubelet.shown(t), w.kubelet.pids()
 	require.Eventually(t, func() bool {
-		for port, serial := range w.pods.shown(t) {
-			if serial == before[port] {
+		for name, serial := range w.kubelet.shown(t) {
+			if serial == before[name] {
 				return false
 			}
 		}
 		return true
 	}, patience, tick, "API server and etcd show other certificates")
-	_, err = w.tenant(t).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "behind"}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	w.remember(t, "behind")
 	select {
 	case event, open := <-held.ResultChan():
 		require.True(t, open, "the watch goes on")
@@ -155,7 +204,95 @@ func TestAControlPlane(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the watch says nothing")
 	}
-	for name, process := range w.pods.running {
-		require.False(t, process.Ended(), name)
+	require.Equal(t, pids, w.kubelet.pids(), "nothing was restarted")
+}
+
+// killed kills vc-manager again and again, and starts it again, until calm is called, which returns how often.
+func (w *world) killed(t *testing.T) (calm func() int) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	times := 0
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2*time.Second + time.Duration(times%4)*time.Second):
+				w.manager.Kill()
+				manager, err := w.start()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				w.manager = manager
+				times++
+			}
+		}
+	}()
+	calm = sync.OnceValue(func() int {
+		close(stop)
+		<-ended
+		return times
+	})
+	t.Cleanup(func() { calm() })
+	return calm
+}
+
+// TestMembers: a store of one member becomes one of three in place, and gets other arguments and another version pod by
+// pod, while vc-manager is killed again and again. What was written before is there, also when all pods were deleted at
+// once.
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, time.Hour)
+	calm := w.killed(t)
+	w.whole(t, "v1.37.2")
+	w.remember(t, "of-one")
+	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	require.Eventually(t, func() bool { return len(w.members(t)) == 3 }, patience, tick, "there are three pods")
+	w.whole(t, "v1.37.2")
+	w.remember(t, "of-three")
+
+	before := w.kubelet.uids()
+	w.kubelet.change(func() { w.kubelet.fewest = 3 })
+	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.KubernetesVersion = "v1.38.0"
+		version.Etcd.ExtraArgs, version.APIServer.ExtraArgs = map[string]string{"snapshot-count": "20000"}, map[string]string{"goaway-chance": "0"}
+		version.ControllerManager.ExtraArgs = map[string]string{"concurrent-gc-syncs": "10"}
+	})
+	w.whole(t, "v1.38.0")
+	t.Logf("vc-manager was killed %d times", calm())
+	w.kubelet.change(func() { require.Equal(t, 2, w.kubelet.fewest, "a majority of etcd ran at any time") })
+	for name, uid := range w.kubelet.uids() {
+		require.NotEqual(t, before[name], uid, "%s is as it was", name)
 	}
+	w.remember(t, "of-the-next-version")
+
+	for _, name := range w.members(t) {
+		require.NoError(t, w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: name}}))
+	}
+	require.Eventually(t, func() bool {
+		for _, name := range []string{"of-one", "of-three", "of-the-next-version"} {
+			if _, err := w.tenant(t).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+				return false
+			}
+		}
+		return true
+	}, patience, tick, "what was written is there")
+}
+
+// members returns the pods of etcd that are ready.
+func (w *world) members(t *testing.T) (names []string) {
+	t.Helper()
+	var list corev1.PodList
+	require.NoError(t, w.client.List(t.Context(), &list, client.InNamespace(root)))
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if strings.HasPrefix(pod.Name, "etcd-") && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		}) {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
 }

@@ -1,0 +1,267 @@
+package provision
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/etcd"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// storePeriod is how often a store that is not whole is asked again: nothing tells when its members are.
+const storePeriod = 5 * time.Second
+
+// EtcdClient asks and changes a store. See etcd.Client.
+type EtcdClient interface {
+	Members(ctx context.Context) ([]etcd.Member, error)
+	Add(ctx context.Context, peerURL string) error
+	Promote(ctx context.Context, id uint64) error
+	Close()
+}
+
+// DialEtcd connects to a store.
+func DialEtcd(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error) {
+	return etcd.Dial(addresses, config) //nolint:wrapcheck // it says what it did
+}
+
+// store is the etcd of one control plane.
+type store struct {
+	*Reconciler
+	plane *controlplane.ControlPlane
+	// told and set are its ConfigMap and its StatefulSet as they were read, nil for none. They are read without a cache,
+	// and written only where nobody else has written since.
+	told *corev1.ConfigMap
+	set  *appsv1.StatefulSet
+	// state is what they say.
+	state controlplane.Store
+}
+
+// openStore reads the store of a control plane. Where its ConfigMap is gone and others are not it is no new one: an empty
+// one in its place would look like a tenant that has lost everything.
+func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlPlane) (*store, error) {
+	s := &store{Reconciler: r, plane: plane, told: &corev1.ConfigMap{}, set: &appsv1.StatefulSet{}, state: controlplane.NewStore()}
+	for _, object := range []client.Object{s.told, s.set} {
+		exists, err := s.read(ctx, controlplane.Etcd, object)
+		switch {
+		case err != nil:
+			return nil, err
+		case exists && !controlplane.IsManaged(object):
+			return nil, broken("%s %s/%s is not vc-manager's: delete it", kindOf(object), plane.Namespace, controlplane.Etcd)
+		}
+	}
+	s.state.Pods = controlplane.MembersOf(s.told)
+	if s.set.ResourceVersion == "" {
+		s.set = nil
+	} else { // it may have pods of which the ConfigMap does not know, and never gets fewer
+		s.state.Pods = max(s.state.Pods, min(controlplane.MaxMembers, replicasOf(s.set.Spec.Replicas)))
+	}
+	if s.told.ResourceVersion != "" {
+		s.state.New = controlplane.IsNew(s.told)
+		return s, nil
+	}
+	s.told = nil
+	hasServers, err := s.read(ctx, controlplane.APIServer, &appsv1.Deployment{})
+	s.state.New = s.set == nil && !hasServers
+	return s, err
+}
+
+// read reads an object of the root namespace without a cache, and reports whether it exists.
+func (s *store) read(ctx context.Context, name string, object client.Object) (bool, error) {
+	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: s.plane.Namespace, Name: name}, object)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("getting %s %s/%s: %w", kindOf(object), s.plane.Namespace, name, err)
+	}
+	return err == nil, nil
+}
+
+func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
+
+// make applies the objects of the store, takes the next step, and returns what it waits for then.
+func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) {
+	if s.told == nil { // else it is not written before the members are known
+		if err := s.tell(ctx); err != nil {
+			return tenancy.Reason{}, err
+		}
+	}
+	if err := s.apply(ctx); err != nil {
+		return tenancy.Reason{}, err
+	}
+	if s.set.Status.ObservedGeneration < s.set.Generation {
+		return s.waits("it was changed just now"), nil
+	}
+	pods, states, err := s.pods(ctx)
+	if err != nil || len(pods) == 0 {
+		return s.waits("it has no pods"), err
+	}
+	c, err := s.dial(ctx)
+	if err != nil {
+		return tenancy.Reason{}, err
+	}
+	defer c.Close()
+	members, err := c.Members(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(1).Info("A store does not answer", "namespace", s.plane.Namespace, "err", err)
+	} else if err := s.learn(ctx, members, wanted); err != nil {
+		return tenancy.Reason{}, err
+	}
+	names := make([]string, 0, wanted)
+	for ordinal := range wanted {
+		names = append(names, controlplane.MemberName(ordinal))
+	}
+	return s.act(ctx, etcd.Next(names, states, members), pods, c)
+}
+
+// learn tells pods that start from now on who the members are, and makes a pod for each that has none. The store was
+// made: it is never new again.
+func (s *store) learn(ctx context.Context, members []etcd.Member, wanted int32) error {
+	known := controlplane.Store{Pods: s.state.Pods}
+	for ordinal := range max(wanted, s.state.Pods) {
+		name := controlplane.MemberName(ordinal)
+		if slices.ContainsFunc(members, func(member etcd.Member) bool { return member.Name == name }) {
+			known.Members, known.Pods = append(known.Members, name), max(known.Pods, ordinal+1)
+		}
+	}
+	if len(known.Members) == 0 {
+		return nil // not one is a pod's: somebody is at work on it
+	}
+	s.state = known
+	if err := s.tell(ctx); err != nil {
+		return err
+	}
+	return s.apply(ctx)
+}
+
+// tell writes the ConfigMap if it says something else. Where somebody was faster nothing is written.
+func (s *store) tell(ctx context.Context) (err error) {
+	wanted := s.plane.Told(s.state)
+	switch {
+	case s.told == nil:
+		err = s.Client.Create(ctx, wanted)
+		s.told = wanted
+	case !maps.Equal(s.told.Data, wanted.Data):
+		s.told.Data = wanted.Data
+		err = s.Client.Update(ctx, s.told)
+	}
+	if err != nil {
+		return fmt.Errorf("writing ConfigMap %s/%s: %w", s.plane.Namespace, controlplane.Etcd, err)
+	}
+	return nil
+}
+
+// apply applies the objects of the store.
+func (s *store) apply(ctx context.Context) error {
+	for _, object := range s.plane.Etcd(s.state.Pods) {
+		if s.set != nil && kindOf(object) == kindOf(s.set) {
+			object.SetResourceVersion(s.set.ResourceVersion)
+		}
+		live, err := s.Reconciler.apply(ctx, object)
+		if err != nil {
+			return err
+		}
+		if set, is := live.(*appsv1.StatefulSet); is {
+			s.set = set
+		}
+	}
+	return nil
+}
+
+// act does what is next. What fails is tried again by and by.
+func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, c EtcdClient) (why tenancy.Reason, err error) {
+	switch {
+	case action.Replace != "":
+		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == action.Replace })
+		return s.waits(action.Replace + " is being replaced"), s.replace(ctx, &pods[at])
+	case action.Add != "":
+		why, err = s.waits(action.Add+" is being added"), c.Add(ctx, s.plane.Addresses(controlplane.MaxMembers)[action.Add].Peer)
+	case action.Promote != 0:
+		why, err = s.waits("a member that was added catches up"), c.Promote(ctx, action.Promote)
+	case action.Wait != "":
+		why = s.waits(action.Wait)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Changing the members of a store", "namespace", s.plane.Namespace)
+	}
+	return why, nil
+}
+
+// members returns how many members the store is known to have.
+func (s *store) members() int32 {
+	if s.told == nil {
+		return 1
+	}
+	return controlplane.MembersOf(s.told)
+}
+
+// waits returns the Reason for a store that is not whole.
+func (s *store) waits(why string) tenancy.Reason {
+	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf(
+		"%s: kubectl -n %s get pods -l app.kubernetes.io/name=%s", why, s.plane.Namespace, controlplane.Etcd)}
+}
+
+// pods returns the pods of the store as they are now, read without a cache, and what they are to it.
+func (s *store) pods(ctx context.Context) ([]corev1.Pod, []etcd.Pod, error) {
+	var list corev1.PodList
+	if err := s.Reader.List(ctx, &list, client.InNamespace(s.plane.Namespace), client.MatchingLabels(controlplane.Labels(controlplane.Etcd))); err != nil {
+		return nil, nil, fmt.Errorf("listing the pods of the store of %s: %w", s.plane.Namespace, err)
+	}
+	states := make([]etcd.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pod := &list.Items[i]
+		states = append(states, etcd.Pod{
+			Name: pod.Name, Ready: podutil.IsPodReady(pod), Ending: pod.DeletionTimestamp != nil,
+			Outdated: pod.Labels[appsv1.ControllerRevisionHashLabelKey] != s.set.Status.UpdateRevision,
+		})
+	}
+	return list.Items, states, nil
+}
+
+// replace deletes the pod that was read, and no other one.
+func (s *store) replace(ctx context.Context, pod *corev1.Pod) error {
+	err := s.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting pod %s of the store of %s: %w", pod.Name, pod.Namespace, err)
+	}
+	return nil
+}
+
+// dial connects to the members.
+func (s *store) dial(ctx context.Context) (EtcdClient, error) {
+	own := &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	for _, name := range []string{controlplane.EtcdCA, controlplane.EtcdManager} {
+		secret, err := own.get(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case secret == nil:
+			return nil, broken("Secret %s/%s is gone", s.plane.Namespace, name)
+		}
+		pair := pairOf(secret)
+		if name == controlplane.EtcdCA {
+			config.RootCAs.AppendCertsFromPEM(pair.Certificate)
+			continue
+		}
+		shown, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+		if err != nil {
+			return nil, broken("Secret %s/%s holds no certificate: %v", s.plane.Namespace, name, err)
+		}
+		config.Certificates = append(config.Certificates, shown)
+	}
+	return s.DialEtcd(s.plane.Addresses(s.state.Pods), config)
+}

@@ -1,0 +1,374 @@
+package provision
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/test/controlplane/launch"
+)
+
+// kubelet runs the pods of a root namespace as processes of this machine: with the files of their volumes, a folder for
+// each claim, and an address for each pod, in 127.0.0.0/8. The meta cluster's own controllers make the pods.
+type kubelet struct {
+	meta           client.Client
+	namespace, bin string
+	// folder holds the files of pods, and network is the URL of the proxy by which pods reach each other by name.
+	folder, network string
+	// first are the first three bytes of all addresses.
+	first string
+
+	// mu guards what follows, which one goroutine alone changes.
+	mu sync.Mutex
+	// pods that run, by name.
+	pods map[string]*pod
+	// addresses are those of names: a member of a StatefulSet keeps its own.
+	addresses map[string]string
+	// fewest is how many pods of etcd that had once been ready ran at least, since it was set.
+	fewest int
+}
+
+// pod is one that runs.
+type pod struct {
+	uid       types.UID
+	component string
+	address   string
+	// ready is whether it is, and wasReady whether it was once.
+	ready, wasReady bool
+	process         *launch.Process
+}
+
+// newKubelet returns a kubelet that runs until the test ends.
+func newKubelet(t *testing.T, meta client.Client, namespace, bin string) *kubelet {
+	t.Helper()
+	k := &kubelet{
+		meta: meta, namespace: namespace, bin: bin, folder: t.TempDir(), first: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(64), rand.IntN(256)), //nolint:gosec // no secret
+		pods: map[string]*pod{}, addresses: map[string]string{},
+	}
+	k.network = serveNetwork(t, k.dial)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		stop()
+		<-done
+		for name, pod := range k.pods {
+			pod.process.Kill()
+			if t.Failed() {
+				log, _ := os.ReadFile(pod.process.Log)
+				t.Logf("%s:\n%s", name, log[max(0, len(log)-4000):])
+			}
+		}
+	})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if err := k.once(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				t.Logf("running pods: %v", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(tick):
+			}
+		}
+	}()
+	return k
+}
+
+// once brings what runs to what pods say.
+func (k *kubelet) once(ctx context.Context) error {
+	var list corev1.PodList
+	if err := k.meta.List(ctx, &list, client.InNamespace(k.namespace)); err != nil {
+		return err
+	}
+	for name, running := range k.pods {
+		if !slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool { return pod.UID == running.uid && pod.DeletionTimestamp == nil }) {
+			running.process.Kill()
+			k.change(func() { delete(k.pods, name); k.fewest = min(k.fewest, k.storesLocked()) })
+		}
+	}
+	for i := range list.Items {
+		if err := k.run(ctx, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storesLocked returns how many pods of etcd run that were ready once.
+func (k *kubelet) storesLocked() (n int) {
+	for _, running := range k.pods {
+		if running.component == "etcd" && running.wasReady {
+			n++
+		}
+	}
+	return n
+}
+
+// change changes what mu guards.
+func (k *kubelet) change(what func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	what()
+}
+
+// run runs a pod, again if it has ended, and says whether it is ready.
+func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
+	running := k.pods[of.Name]
+	if running == nil {
+		running = &pod{uid: of.UID, component: of.Labels["app.kubernetes.io/name"], address: k.addressOf(of.Name)}
+	}
+	if err := k.write(ctx, of, running.address); err != nil {
+		return err
+	}
+	if running.process == nil || running.process.Ended() {
+		command, err := k.command(ctx, of, running.address)
+		if err != nil {
+			return err
+		}
+		process, err := launch.Run(k.folder, of.Name, command)
+		if err != nil {
+			return err
+		}
+		k.change(func() { running.process, k.pods[of.Name] = process, running })
+	}
+	ready := isReady(ctx, of, running.address)
+	if running.ready == ready && of.Status.PodIP != "" {
+		return nil
+	}
+	k.change(func() { running.ready, running.wasReady = ready, running.wasReady || ready })
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		live := &corev1.Pod{}
+		if err := k.meta.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil || live.UID != of.UID {
+			return client.IgnoreNotFound(err)
+		}
+		status := corev1.ConditionFalse
+		if ready {
+			status = corev1.ConditionTrue
+		}
+		live.Status.Phase, live.Status.PodIP, live.Status.PodIPs = corev1.PodRunning, running.address, []corev1.PodIP{{IP: running.address}}
+		live.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+		return k.meta.Status().Update(ctx, live)
+	})
+}
+
+func (k *kubelet) addressOf(name string) string {
+	if k.addresses[name] == "" {
+		k.change(func() { k.addresses[name] = fmt.Sprintf("%s%d", k.first, 1+len(k.addresses)) })
+	}
+	return k.addresses[name]
+}
+
+// files returns the folder of a pod's certificates.
+func (k *kubelet) files(name string) string { return filepath.Join(k.folder, name) }
+
+// here returns a text of a pod as it is on this machine.
+func (k *kubelet) here(name, address, volume, text string) string {
+	return strings.NewReplacer(
+		"$(POD_NAME)", name, "0.0.0.0", address, "/etc/kubernetes/pki", k.files(name), "/var/lib/etcd", filepath.Join(k.folder, "volumes", volume),
+	).Replace(text)
+}
+
+// write writes the files of a pod's certificates as they are now, in a pod that runs, too.
+func (k *kubelet) write(ctx context.Context, of *corev1.Pod, address string) error {
+	for _, volume := range of.Spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			secret := &corev1.Secret{}
+			if err := k.meta.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: source.Secret.Name}, secret); err != nil {
+				return err
+			}
+			for _, item := range source.Secret.Items {
+				content, exists := secret.Data[item.Key]
+				if !exists {
+					return fmt.Errorf("Secret %s has no key %s", secret.Name, item.Key)
+				}
+				file, wanted := filepath.Join(k.files(of.Name), item.Path), []byte(k.here(of.Name, address, "", string(content)))
+				if written, err := os.ReadFile(file); err == nil && bytes.Equal(written, wanted) {
+					continue
+				}
+				if err := pki.WriteFile(file, wanted); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// command returns the command of a pod's container, with its environment.
+func (k *kubelet) command(ctx context.Context, of *corev1.Pod, address string) ([]string, error) {
+	claimed := ""
+	for _, volume := range of.Spec.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			claim := &corev1.PersistentVolumeClaim{}
+			if err := k.meta.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: volume.PersistentVolumeClaim.ClaimName}, claim); err != nil {
+				return nil, err
+			}
+			claimed = string(claim.UID)
+			if err := os.MkdirAll(filepath.Join(k.folder, "volumes", claimed), 0o700); err != nil {
+				return nil, err
+			}
+		}
+	}
+	container := &of.Spec.Containers[0]
+	command := []string{"/usr/bin/env", "HTTPS_PROXY=" + k.network}
+	for _, env := range container.Env {
+		value := env.Value
+		if env.ValueFrom != nil && env.ValueFrom.ConfigMapKeyRef != nil {
+			config := &corev1.ConfigMap{}
+			if err := k.meta.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: env.ValueFrom.ConfigMapKeyRef.Name}, config); err != nil {
+				return nil, err
+			}
+			value = config.Data[env.ValueFrom.ConfigMapKeyRef.Key]
+		}
+		command = append(command, env.Name+"="+value)
+	}
+	command = append(command, filepath.Join(k.bin, container.Command[0]))
+	for _, argument := range container.Command[1:] {
+		command = append(command, k.here(of.Name, address, claimed, argument))
+	}
+	if container.Name == "etcd" {
+		command = append(command, "--unsafe-no-fsync")
+	}
+	return command, nil
+}
+
+// isReady reports whether a pod's readiness probe is answered.
+func isReady(ctx context.Context, of *corev1.Pod, address string) bool {
+	probe := of.Spec.Containers[0].ReadinessProbe.HTTPGet
+	url := fmt.Sprintf("%s://%s:%d%s", strings.ToLower(cmp.Or(string(probe.Scheme), "http")), address, probe.Port.IntValue(), probe.Path)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := probes.Do(request)
+	if err != nil {
+		return false
+	}
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+}
+
+// probes trusts any certificate, as kubelets do.
+var probes = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it sends nothing
+
+// dial connects to a name of the root namespace: that of a pod, or of a Service with a pod that is ready.
+func (k *kubelet) dial(ctx context.Context, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	name, isOurs := strings.CutSuffix(host, "."+k.namespace+".svc")
+	if !isOurs {
+		return nil, fmt.Errorf("there is no host %s", host)
+	}
+	name, _, _ = strings.Cut(name, ".")
+	k.mu.Lock()
+	target := k.addresses[name]
+	for _, other := range slices.Sorted(maps.Keys(k.pods)) {
+		if running := k.pods[other]; running.component == name && running.ready {
+			target = running.address
+		}
+	}
+	k.mu.Unlock()
+	if target == "" {
+		return nil, fmt.Errorf("nothing is at %s", host)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(target, port))
+}
+
+// shown returns the serial numbers of the certificates that the pods of API servers and etcd show, by name.
+func (k *kubelet) shown(t *testing.T) map[string]string {
+	t.Helper()
+	serials := map[string]string{}
+	for address, name := range map[string]string{":6443": "kube-apiserver", ":2379": "etcd-0.etcd"} {
+		raw, err := k.dial(t.Context(), name+"."+k.namespace+".svc"+address)
+		require.NoError(t, err)
+		conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it sends nothing
+		require.NoError(t, conn.HandshakeContext(t.Context()))
+		serials[name] = conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+		require.NoError(t, conn.Close())
+	}
+	return serials
+}
+
+// serveNetwork serves a proxy until the test ends, and returns its URL.
+func serveNetwork(t *testing.T, dial func(context.Context, string) (net.Conn, error)) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to, err := dial(r.Context(), r.Host)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer to.Close() //nolint:errcheck // nobody waits for it
+		from, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer from.Close() //nolint:errcheck // nobody waits for it
+		if _, err := io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+			return
+		}
+		ended := make(chan struct{}, 2)
+		for _, pair := range [][2]net.Conn{{from, to}, {to, from}} {
+			go func() {
+				_, _ = io.Copy(pair[0], pair[1]) // it ends when one of the two closes
+				ended <- struct{}{}
+			}()
+		}
+		<-ended
+	})}
+	go func() { _ = server.Serve(listener) }() // it ends with the test
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	return "http://" + listener.Addr().String()
+}
+
+// pids returns the process of each pod, by name.
+func (k *kubelet) pids() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pids := map[string]int{}
+	for name, running := range k.pods {
+		pids[name] = running.process.PID()
+	}
+	return pids
+}
+
+// uids returns the UID of each pod that runs, by name.
+func (k *kubelet) uids() map[string]types.UID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	uids := map[string]types.UID{}
+	for name, running := range k.pods {
+		uids[name] = running.uid
+	}
+	return uids
+}
