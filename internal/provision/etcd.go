@@ -109,7 +109,7 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 	if err != nil || len(pods) == 0 {
 		return s.waits("it has no pods"), err
 	}
-	c, err := s.dial(ctx)
+	c, err := s.dial(ctx, max(wanted, s.state.Pods))
 	if err != nil {
 		return tenancy.Reason{}, err
 	}
@@ -240,8 +240,8 @@ func (s *store) replace(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// dial connects to the members.
-func (s *store) dial(ctx context.Context) (EtcdClient, error) {
+// dial connects to the members, which so many pods may be: one that was added has no pod yet.
+func (s *store) dial(ctx context.Context, pods int32) (EtcdClient, error) {
 	own := &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	for _, name := range []string{controlplane.EtcdCA, controlplane.EtcdManager} {
@@ -263,5 +263,5 @@ func (s *store) dial(ctx context.Context) (EtcdClient, error) {
 		}
 		config.Certificates = append(config.Certificates, shown)
 	}
-	return s.DialEtcd(s.plane.Addresses(s.state.Pods), config)
+	return s.DialEtcd(s.plane.Addresses(pods), config)
 }

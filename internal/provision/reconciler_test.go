@@ -36,6 +36,8 @@ const root = "default-abc123-acme"
 // fakeEtcd is the store of a bed.
 type fakeEtcd struct {
 	list []etcd.Member
+	// addresses are those of pods: members that have none of them have no name.
+	addresses map[string]etcd.Address
 	// behind is whether members that are added have not caught up.
 	behind bool
 }
@@ -44,7 +46,13 @@ func (f *fakeEtcd) Members(context.Context) ([]etcd.Member, error) {
 	if len(f.list) == 0 {
 		return nil, errors.New("it does not answer")
 	}
-	return slices.Clone(f.list), nil
+	list := slices.Clone(f.list)
+	for i := range list {
+		if _, isPod := f.addresses[list[i].Name]; !isPod {
+			list[i].Name = ""
+		}
+	}
+	return list, nil
 }
 
 func (f *fakeEtcd) Add(_ context.Context, peerURL string) error {
@@ -132,6 +140,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 	b.reconciler.DialEtcd = func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error) {
 		require.NotEmpty(t, config.Certificates)
 		require.Contains(t, addresses, "etcd-0")
+		b.store.addresses = addresses
 		return b.store, nil
 	}
 	return b

@@ -239,10 +239,10 @@ func (w *world) killed(t *testing.T) (calm func() int) {
 	return calm
 }
 
-// TestMembers: a store of one member becomes one of three in place, and gets other arguments and another version pod by
+// TestStoreOfThree: a store of one member becomes one of three in place, and gets other arguments and another version pod by
 // pod, while vc-manager is killed again and again. What was written before is there, also when all pods were deleted at
 // once.
-func TestMembers(t *testing.T) {
+func TestStoreOfThree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Hour)
 	calm := w.killed(t)
@@ -262,6 +262,15 @@ func TestMembers(t *testing.T) {
 	})
 	w.whole(t, "v1.38.0")
 	t.Logf("vc-manager was killed %d times", calm())
+	w.kubelet.change(func() { require.Equal(t, 2, w.kubelet.fewest, "a majority of etcd ran at any time") })
+	require.Eventually(t, func() bool {
+		for name, uid := range w.kubelet.uids() {
+			if before[name] == uid {
+				return false
+			}
+		}
+		return true
+	}, patience, tick, "no pod is as it was")
 	w.kubelet.change(func() { require.Equal(t, 2, w.kubelet.fewest, "a majority of etcd ran at any time") })
 	for name, uid := range w.kubelet.uids() {
 		require.NotEqual(t, before[name], uid, "%s is as it was", name)
