@@ -1,12 +1,12 @@
 package provision
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,16 +25,11 @@ const (
 )
 
 // apply makes an object what it is to be, and returns it as it is then. It writes nothing where that was applied before,
-// and is refused where the object has changed since it was read: by the caller, if its resource version says so, else
-// here. An object of that name that is not vc-manager's is an error.
+// and is refused where the object has changed since it was read. An object of that name that is not vc-manager's is an
+// error.
 func (r *Reconciler) apply(ctx context.Context, object client.Object) (client.Object, error) {
 	name := client.ObjectKeyFromObject(object)
-	kind := object.GetObjectKind().GroupVersionKind()
-	wanted, hash, err := encode(object)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s %s: %w", kind.Kind, name, err)
-	}
-	live, err := r.Client.Scheme().New(kind)
+	live, err := r.Client.Scheme().New(object.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return nil, fmt.Errorf("%s is of no known kind: %w", name, err)
 	}
@@ -44,23 +39,37 @@ func (r *Reconciler) apply(ctx context.Context, object client.Object) (client.Ob
 		err = r.Reader.Get(ctx, name, current) // the cache has none of others
 	}
 	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return nil, fmt.Errorf("getting %s %s: %w", kind.Kind, name, err)
-	case !controlplane.IsManaged(current):
-		return nil, broken("%s %s is not vc-manager's: delete it", kind.Kind, name)
-	case current.GetAnnotations()[annotationApplied] == hash:
-		return current, nil
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("getting %s %s: %w", kindOf(object), name, err)
+	case err == nil && !controlplane.IsManaged(current):
+		return nil, broken("%s %s is not vc-manager's: delete it", kindOf(object), name)
 	}
-	wanted.SetResourceVersion(cmp.Or(object.GetResourceVersion(), current.GetResourceVersion()))
+	return current, r.applyOver(ctx, object, current)
+}
+
+// applyOver is apply for an object that was read, as current, and is vc-manager's; one without resource version does not
+// exist. current becomes what the object is then.
+func (r *Reconciler) applyOver(ctx context.Context, object, current client.Object) error {
+	name := client.ObjectKeyFromObject(object)
+	wanted, hash, err := encode(object)
+	if err != nil {
+		return fmt.Errorf("encoding %s %s: %w", kindOf(object), name, err)
+	}
+	if current.GetAnnotations()[annotationApplied] == hash {
+		return nil
+	}
+	wanted.SetResourceVersion(current.GetResourceVersion())
 	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
-		return nil, fmt.Errorf("applying %s %s: %w", kind.Kind, name, err)
+		return fmt.Errorf("applying %s %s: %w", kindOf(object), name, err)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, current); err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
+		return fmt.Errorf("reading %s %s: %w", kindOf(object), name, err)
 	}
-	return current, nil
+	return nil
 }
+
+// kindOf returns the kind of an object, also of one that was read, which does not say it.
+func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
 // encode returns an object as it is applied, without its status, and with its hash.
 func encode(object client.Object) (*unstructured.Unstructured, string, error) {
@@ -70,7 +79,6 @@ func encode(object client.Object) (*unstructured.Unstructured, string, error) {
 	}
 	delete(content, "status")
 	wanted := &unstructured.Unstructured{Object: content}
-	wanted.SetResourceVersion("")
 	text, err := json.Marshal(content)
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // the caller says of what

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -44,8 +43,8 @@ func DialEtcd(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient
 type store struct {
 	*Reconciler
 	plane *controlplane.ControlPlane
-	// told and set are its ConfigMap and its StatefulSet as they were read, nil for none. They are read without a cache,
-	// and written only where nobody else has written since.
+	// told and set are its ConfigMap, nil for none, and its StatefulSet, without resource version for none. They are read
+	// without a cache, and written only where nobody else has written since.
 	told *corev1.ConfigMap
 	set  *appsv1.StatefulSet
 	// state is what they say.
@@ -66,9 +65,7 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 		}
 	}
 	s.state.Pods = controlplane.MembersOf(s.told)
-	if s.set.ResourceVersion == "" {
-		s.set = nil
-	} else { // it may have pods of which the ConfigMap does not know, and never gets fewer
+	if s.set.ResourceVersion != "" { // it may have pods of which the ConfigMap does not know, and never gets fewer
 		s.state.Pods = max(s.state.Pods, min(controlplane.MaxMembers, replicasOf(s.set.Spec.Replicas)))
 	}
 	if s.told.ResourceVersion != "" {
@@ -77,7 +74,7 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 	}
 	s.told = nil
 	hasServers, err := s.read(ctx, controlplane.APIServer, &appsv1.Deployment{})
-	s.state.New = s.set == nil && !hasServers
+	s.state.New = s.set.ResourceVersion == "" && !hasServers
 	return s, err
 }
 
@@ -89,8 +86,6 @@ func (s *store) read(ctx context.Context, name string, object client.Object) (bo
 	}
 	return err == nil, nil
 }
-
-func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
 // make applies the objects of the store, takes the next step, and returns what it waits for then.
 func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) {
@@ -167,15 +162,14 @@ func (s *store) tell(ctx context.Context) (err error) {
 // apply applies the objects of the store.
 func (s *store) apply(ctx context.Context) error {
 	for _, object := range s.plane.Etcd(s.state.Pods) {
-		if s.set != nil && kindOf(object) == kindOf(s.set) {
-			object.SetResourceVersion(s.set.ResourceVersion)
+		var err error
+		if _, is := object.(*appsv1.StatefulSet); is {
+			err = s.applyOver(ctx, object, s.set)
+		} else {
+			_, err = s.Reconciler.apply(ctx, object)
 		}
-		live, err := s.Reconciler.apply(ctx, object)
 		if err != nil {
 			return err
-		}
-		if set, is := live.(*appsv1.StatefulSet); is {
-			s.set = set
 		}
 	}
 	return nil
