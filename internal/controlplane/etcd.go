@@ -31,8 +31,8 @@ type Store struct {
 	Pods int32
 	// Members are the names of those that are members, in the order of their names: whom one joins that has no data.
 	Members []string
-	// New is whether there was none before: its first member then makes it. A member that has lost its volume, and one
-	// that is added, joins the others or does not start.
+	// New is whether there was none before: its first member then makes it. Later a member without data joins the others,
+	// and does not start where there are none.
 	New bool
 }
 

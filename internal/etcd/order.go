@@ -9,9 +9,9 @@ import (
 // Pod is that of a member.
 type Pod struct {
 	Name string
-	// Ready is whether the kubelet finds it so, Outdated whether it is not as it is to be, and Ending whether it was
-	// deleted and has not ended.
-	Ready, Outdated, Ending bool
+	// Ready is whether the kubelet finds it so, Running whether its program runs, Outdated whether it is not as it is to
+	// be, and Ending whether it was deleted and has not ended.
+	Ready, Running, Outdated, Ending bool
 }
 
 // Action is what is done next. At most one of its fields is set; none is: nothing is left to do.
@@ -32,8 +32,9 @@ type Action struct {
 //	a member more
 //
 // A pod is sick when neither the kubelet nor the store has it whole: one that only one of them has lost may be the
-// majority's. Without members the store has told nothing: then a pod that is outdated is replaced if none is ready, as
-// one that is has a majority behind it. Nothing is done while a pod ends.
+// majority's. While another one is sick too, or the store does not answer, its members may be about to find a majority
+// again: then only a pod whose program does not run is replaced, or the only one there is. Nothing is done while a pod
+// ends.
 func Next(names []string, pods []Pod, members []Member) Action {
 	for _, pod := range pods {
 		if pod.Ending {
@@ -47,10 +48,16 @@ func Next(names []string, pods []Pod, members []Member) Action {
 	for _, pod := range pods {
 		podOf[pod.Name] = pod
 	}
+	sick := 0
+	for _, member := range members {
+		if member.Sick != "" {
+			sick++
+		}
+	}
 	var waits string
 	for _, member := range members {
 		pod, exists := podOf[member.Name]
-		if member.Sick != "" && exists && !pod.Ready && pod.Outdated {
+		if member.Sick != "" && exists && !pod.Ready && pod.Outdated && (sick == 1 || !pod.Running) {
 			return Action{Replace: pod.Name}
 		}
 		waits = cmp.Or(waits, lacks(member, pod, exists))
@@ -72,7 +79,13 @@ func whole(names []string, podOf map[string]Pod, members []Member) Action {
 			outdated = append(outdated, member)
 		}
 	}
-	if len(outdated) > 0 {
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(members, func(member Member) bool { return member.Name == name })
+	})
+	switch {
+	case len(missing) > 0 && (len(outdated) == 0 || len(members) == 2): // one of two is no majority
+		return Action{Add: missing[0]}
+	case len(outdated) > 0:
 		last := func(member Member) int {
 			if member.Leader {
 				return 1
@@ -81,21 +94,14 @@ func whole(names []string, podOf map[string]Pod, members []Member) Action {
 		}
 		return Action{Replace: slices.MinFunc(outdated, func(a, b Member) int { return cmp.Or(last(a)-last(b), cmp.Compare(a.Name, b.Name)) }).Name}
 	}
-	for _, name := range names {
-		if !slices.ContainsFunc(members, func(member Member) bool { return member.Name == name }) {
-			return Action{Add: name}
-		}
-	}
 	return Action{}
 }
 
 // silent is Next for a store that does not answer.
 func silent(pods []Pod) Action {
-	if !slices.ContainsFunc(pods, func(pod Pod) bool { return pod.Ready }) {
-		for _, pod := range pods {
-			if pod.Outdated {
-				return Action{Replace: pod.Name}
-			}
+	for _, pod := range pods {
+		if pod.Outdated && !pod.Ready && (!pod.Running || len(pods) == 1) {
+			return Action{Replace: pod.Name}
 		}
 	}
 	return Action{Wait: "it does not answer"}

@@ -17,6 +17,7 @@ type state struct {
 	// noPod and noMember are whether one of the two is missing.
 	noPod, noMember bool
 	notReady        bool
+	stopped         bool
 	outdated        bool
 	ending          bool
 	learner, leader bool
@@ -91,13 +92,37 @@ func TestNext(t *testing.T) {
 
 		{name: "it is silent, and its pods start", wanted: 3, is: []state{{ordinal: 0, noMember: true, notReady: true}}, want: etcd.Action{Wait: "it does not answer"}},
 		{
-			name: "it is silent, and cannot start", wanted: 1, is: []state{{ordinal: 0, noMember: true, notReady: true, outdated: true}},
+			name: "it is silent, alone and outdated", wanted: 1, is: []state{{ordinal: 0, noMember: true, notReady: true, outdated: true}},
 			want: etcd.Action{Replace: "etcd-0"},
 		},
 		{
-			name: "it is silent, and one has a majority behind it", wanted: 3,
-			is:   []state{{ordinal: 0, noMember: true, notReady: true, outdated: true}, {ordinal: 1, noMember: true, outdated: true}},
+			name: "it is silent, and may find a majority again", wanted: 3,
+			is: []state{
+				{ordinal: 0, noMember: true, notReady: true, outdated: true},
+				{ordinal: 1, noMember: true, notReady: true, stopped: true},
+				{ordinal: 2, noMember: true, notReady: true, outdated: true},
+			},
 			want: etcd.Action{Wait: "it does not answer"},
+		},
+		{
+			name: "it is silent, and one cannot start", wanted: 3,
+			is: []state{
+				{ordinal: 0, noMember: true, notReady: true, outdated: true},
+				{ordinal: 1, noMember: true, notReady: true, stopped: true, outdated: true},
+				{ordinal: 2, noMember: true, notReady: true, outdated: true},
+			},
+			want: etcd.Action{Replace: "etcd-1"},
+		},
+		{
+			name: "two are sick, and one may come back", wanted: 3,
+			is: []state{
+				{ordinal: 0, outdated: true, notReady: true, sick: "it does not answer"}, {ordinal: 1, notReady: true, stopped: true, sick: "it does not answer"}, {ordinal: 2},
+			},
+			want: etcd.Action{Wait: "etcd-0 is not whole: it does not answer"},
+		},
+		{
+			name: "of two none is replaced", wanted: 3, is: []state{{ordinal: 0, outdated: true, leader: true}, {ordinal: 1, outdated: true}},
+			want: etcd.Action{Add: "etcd-2"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -114,7 +139,7 @@ func TestNext(t *testing.T) {
 					name = ""
 				}
 				if !is.noPod {
-					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Outdated: is.outdated, Ending: is.ending})
+					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending})
 				}
 				if !is.noMember {
 					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Learner: is.learner, Leader: is.leader, Sick: is.sick}) //nolint:gosec // a handful
@@ -141,7 +166,7 @@ func FuzzNext(f *testing.F) {
 			ready, sick := take(2) == 0, take(2) == 0
 			hasPod, isMember := take(4) > 0, take(4) > 0
 			if hasPod {
-				pods = append(pods, etcd.Pod{Name: name, Ready: ready, Outdated: take(2) == 0})
+				pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0})
 			}
 			if isMember {
 				member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Learner: take(4) == 0, Leader: take(3) == 0} //nolint:gosec // a handful

@@ -104,7 +104,7 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 	if err != nil || len(pods) == 0 {
 		return s.waits("it has no pods"), err
 	}
-	c, err := s.dial(ctx, max(wanted, s.state.Pods))
+	c, err := s.dial(ctx)
 	if err != nil {
 		return tenancy.Reason{}, err
 	}
@@ -112,7 +112,7 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 	members, err := c.Members(ctx)
 	if err != nil {
 		klog.FromContext(ctx).V(1).Info("A store does not answer", "namespace", s.plane.Namespace, "err", err)
-	} else if err := s.learn(ctx, members, wanted); err != nil {
+	} else if err := s.learn(ctx, members); err != nil {
 		return tenancy.Reason{}, err
 	}
 	names := make([]string, 0, wanted)
@@ -124,9 +124,9 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 
 // learn tells pods that start from now on who the members are, and makes a pod for each that has none. The store was
 // made: it is never new again.
-func (s *store) learn(ctx context.Context, members []etcd.Member, wanted int32) error {
+func (s *store) learn(ctx context.Context, members []etcd.Member) error {
 	known := controlplane.Store{Pods: s.state.Pods}
-	for ordinal := range max(wanted, s.state.Pods) {
+	for ordinal := range int32(controlplane.MaxMembers) {
 		name := controlplane.MemberName(ordinal)
 		if slices.ContainsFunc(members, func(member etcd.Member) bool { return member.Name == name }) {
 			known.Members, known.Pods = append(known.Members, name), max(known.Pods, ordinal+1)
@@ -164,6 +164,9 @@ func (s *store) apply(ctx context.Context) error {
 	for _, object := range s.plane.Etcd(s.state.Pods) {
 		var err error
 		if _, is := object.(*appsv1.StatefulSet); is {
+			if replicasOf(s.set.Spec.Replicas) != s.state.Pods {
+				delete(s.set.Annotations, annotationApplied) // somebody has scaled it since
+			}
 			err = s.applyOver(ctx, object, s.set)
 		} else {
 			_, err = s.Reconciler.apply(ctx, object)
@@ -194,14 +197,6 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 	return why, nil
 }
 
-// members returns how many members the store is known to have.
-func (s *store) members() int32 {
-	if s.told == nil {
-		return 1
-	}
-	return controlplane.MembersOf(s.told)
-}
-
 // waits returns the Reason for a store that is not whole.
 func (s *store) waits(why string) tenancy.Reason {
 	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf(
@@ -214,11 +209,14 @@ func (s *store) pods(ctx context.Context) ([]corev1.Pod, []etcd.Pod, error) {
 	if err := s.Reader.List(ctx, &list, client.InNamespace(s.plane.Namespace), client.MatchingLabels(controlplane.Labels(controlplane.Etcd))); err != nil {
 		return nil, nil, fmt.Errorf("listing the pods of the store of %s: %w", s.plane.Namespace, err)
 	}
+	addresses := s.plane.Addresses(controlplane.MaxMembers)
+	list.Items = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { _, isMember := addresses[pod.Name]; return !isMember })
 	states := make([]etcd.Pod, 0, len(list.Items))
 	for i := range list.Items {
 		pod := &list.Items[i]
 		states = append(states, etcd.Pod{
 			Name: pod.Name, Ready: podutil.IsPodReady(pod), Ending: pod.DeletionTimestamp != nil,
+			Running:  slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool { return container.State.Running != nil }),
 			Outdated: pod.Labels[appsv1.ControllerRevisionHashLabelKey] != s.set.Status.UpdateRevision,
 		})
 	}
@@ -234,8 +232,8 @@ func (s *store) replace(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// dial connects to the members, which so many pods may be: one that was added has no pod yet.
-func (s *store) dial(ctx context.Context, pods int32) (EtcdClient, error) {
+// dial connects to the members, which any pod may be: one that was added has none yet.
+func (s *store) dial(ctx context.Context) (EtcdClient, error) {
 	own := &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	for _, name := range []string{controlplane.EtcdCA, controlplane.EtcdManager} {
@@ -257,5 +255,5 @@ func (s *store) dial(ctx context.Context, pods int32) (EtcdClient, error) {
 		}
 		config.Certificates = append(config.Certificates, shown)
 	}
-	return s.DialEtcd(s.plane.Addresses(pods), config)
+	return s.DialEtcd(s.plane.Addresses(controlplane.MaxMembers), config)
 }

@@ -122,7 +122,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case vc.DeletionTimestamp != nil, vc.Status.ClusterNamespace == "":
 		return reconcile.Result{}, nil // vc-scheduler makes the root namespace, and deletes it with all that is in it
 	case vc.Spec.ClusterVersionName == "":
-		return reconcile.Result{}, r.write(ctx, vc, &report{}) // it is imported now
+		_, err := r.write(ctx, vc, &report{}) // it is imported now
+		return reconcile.Result{}, err
 	}
 	report, again := newReport(), patrolPeriod
 	err := r.certificates(ctx, vc, report, &again)
@@ -142,7 +143,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	default:
 		return reconcile.Result{}, err // it is tried again, and what is known of the parts stays said
 	}
-	if written := r.write(ctx, vc, report); err == nil {
+	wrote, written := r.write(ctx, vc, report)
+	if wrote { // a cache that is behind hides that somebody else, or this process, said something else: it is said again
+		again = min(again, storePeriod)
+	}
+	if err == nil {
 		err = written
 	}
 	if err != nil {
@@ -195,7 +200,7 @@ func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		return err
 	}
 	members := max(1, version.Spec.Etcd.Replicas)
-	why, err := r.preflight(ctx, plane, store.members(), members)
+	why, err := r.preflight(ctx, plane, store.state.Pods, members)
 	if err != nil {
 		return err
 	}
@@ -282,8 +287,8 @@ func (p *report) refuse(why tenancy.Reason) {
 	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Status == metav1.ConditionUnknown })
 }
 
-// write writes what a report says if it is something else.
-func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
+// write writes what a report says if it is something else, and reports whether it did.
+func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) (bool, error) {
 	before, changed := vc.DeepCopy(), false
 	for _, condition := range conditionTypes {
 		if len(report.conditions) == 0 {
@@ -299,10 +304,10 @@ func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 		changed = meta.SetStatusCondition(&vc.Status.Conditions, condition) || changed
 	}
 	if !changed {
-		return nil
+		return false, nil
 	}
 	if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("writing the status of VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
+		return false, fmt.Errorf("writing the status of VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
 	}
-	return nil
+	return true, nil
 }

@@ -232,6 +232,7 @@ func (b *bed) pod(ordinal int32, revision string) {
 	name := controlplane.MemberName(ordinal)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: name, Labels: controlplane.Labels(controlplane.Etcd)}}
 	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	err := b.reconciler.Client.Create(b.t.Context(), pod)
 	if apierrors.IsAlreadyExists(err) {
@@ -381,7 +382,10 @@ func TestVersionsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		// whole is the version that all parts have, "" for none.
-		whole  string
+		whole string
+		// down is whether no API server is available, and gone whether there is none.
+		down, gone bool
+
 		to     string
 		reason string
 		want   string
@@ -392,9 +396,11 @@ func TestVersionsThatAreRefused(t *testing.T) {
 		"a minor version back": {whole: "v1.37.2", to: "v1.36.9", reason: "Invalid", want: "ClusterVersion v1.37: API servers of v1.37.2 may have written what those of v1.36.9 do not read; what runs goes on"},
 		"two minor versions":   {whole: "v1.37.2", to: "v1.39.0", reason: "Invalid", want: "from v1.37.2 it goes up to v1.38 first, and not to v1.39.0; what runs goes on"},
 		"a major version":      {whole: "v1.37.2", to: "v2.37.0", reason: "Invalid", want: "from v1.37.2 it goes up to v1.38 first"},
-		"too early":            {whole: "v1.36.9", to: "v1.38.0", reason: "Progressing", want: "Not all parts have v1.37.2, which comes before v1.38.0"},
+		"too early":            {whole: "v1.36.9", to: "v1.38.0", reason: "Invalid", want: "not all parts have v1.37.2, which comes before v1.38.0: name a version of v1.37 until they do"},
 		"a patch, too early":   {whole: "v1.36.9", to: "v1.37.3"},
-		"one that never ran":   {to: "v1.31.0"},
+		"one that never ran":   {down: true, to: "v1.31.0"},
+		"all parts never did":  {to: "v1.36.0", reason: "Invalid", want: "API servers of v1.37.2 may have written"},
+		"one that was deleted": {whole: "v1.37.2", gone: true, to: "v1.36.0", reason: "Invalid", want: "API servers of v1.37.2 may have written"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -405,6 +411,15 @@ func TestVersionsThatAreRefused(t *testing.T) {
 			require.Equal(t, "v1.37.2", vc.Status.Version)
 			vc.Status.Version = tc.whole
 			require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), vc))
+			servers := &appsv1.Deployment{}
+			require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, servers))
+			if tc.down {
+				servers.Status.AvailableReplicas = 0
+				require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), servers))
+			}
+			if tc.gone {
+				require.NoError(t, b.reconciler.Client.Delete(t.Context(), servers))
+			}
 			b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
 				version.KubernetesVersion, version.Etcd.Image = tc.to, "other"
 			})
@@ -494,6 +509,7 @@ func TestWhatIsNotReplaced(t *testing.T) {
 				require.Contains(t, message, "is gone, and all")
 			}
 			require.NoError(t, c.Create(t.Context(), tc.object))
+			require.Equal(t, storePeriod, b.reconcile().RequeueAfter, "it has said something")
 			require.Equal(t, time.Minute, b.reconcile().RequeueAfter)
 			missing, message := b.conditions()
 			require.Equal(t, tenancyv1alpha1.ReasonInvalid, missing[tenancyv1alpha1.ConditionUpToDate])
@@ -611,7 +627,7 @@ func TestMembers(t *testing.T) {
 	require.Equal(t, writes+2, b.writes, "of the version, and of its status")
 	missing, message := b.conditions()
 	require.Equal(t, map[string]string{"UpToDate": "Invalid"}, missing)
-	require.Equal(t, "ClusterVersion v1.37: etcd has 3 members, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
+	require.Equal(t, "ClusterVersion v1.37: etcd has 3 pods, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 2 })
 	b.reconcile()
 	_, message = b.conditions()
@@ -665,6 +681,57 @@ func TestAStoreThatLosesItsRecord(t *testing.T) {
 	require.False(t, controlplane.IsNew(told))
 }
 
+// TestAStoreThatSomebodyScales: pods that were taken away come back, and their number stays the version's business.
+func TestAStoreThatSomebodyScales(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	for range 12 {
+		b.reconcile()
+		for _, name := range b.exists() {
+			b.ready(name)
+		}
+	}
+	missing, _ := b.conditions()
+	require.Empty(t, missing)
+	set, _ := b.stored()
+	require.EqualValues(t, 3, *set.Spec.Replicas)
+	one := int32(1)
+	set.Spec.Replicas = &one
+	require.NoError(t, b.reconciler.Client.Update(t.Context(), set))
+	b.reconcile()
+	set, _ = b.stored()
+	require.EqualValues(t, 3, *set.Spec.Replicas)
+}
+
+// TestAnAdditionThatIsTakenBack: the member that was added is known, and the number that is wanted is refused.
+func TestAnAdditionThatIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.store.list = append(b.store.list, etcd.Member{Name: "etcd-1", ID: 2, Learner: true, Sick: "it has not joined"})
+	b.reconcile()
+	set, told := b.stored()
+	require.EqualValues(t, 2, *set.Spec.Replicas)
+	require.EqualValues(t, 2, controlplane.MembersOf(told))
+	b.reconcile()
+	_, message := b.conditions()
+	require.Equal(t, "ClusterVersion v1.37: etcd has 2 pods, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
+}
+
+// TestStrangePods: a pod in the root namespace that has the labels of etcd's, and is none, is not touched.
+func TestStrangePods(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "stranger", Labels: controlplane.Labels(controlplane.Etcd)}}
+	require.NoError(t, b.reconciler.Client.Create(t.Context(), stranger))
+	b.reconcile()
+	require.Contains(t, b.pods(), "stranger")
+	missing, _ := b.conditions()
+	require.Empty(t, missing)
+}
+
 // TestAStoreIsMadeOnce: where any part of a control plane was made, an empty volume does not become a new store.
 func TestAStoreIsMadeOnce(t *testing.T) {
 	t.Parallel()
@@ -709,6 +776,7 @@ func TestImportedLater(t *testing.T) {
 func TestNoSuchVersion(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.ClusterVersionName = "v1.38" })
+	b.reconcile()
 	require.Equal(t, patrolPeriod, b.reconcile().RequeueAfter, "certificates end without a version, too")
 	missing, message := b.conditions()
 	require.Equal(t, map[string]string{"UpToDate": "ClusterVersionNotFound"}, missing)

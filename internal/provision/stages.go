@@ -48,46 +48,55 @@ func (r *Reconciler) deploy(ctx context.Context, objects []client.Object) (why t
 	return why, nil
 }
 
-// preflight returns why a control plane whose store has so many members cannot become what is wanted now, with so many
-// wanted, the zero Reason when it can. It goes up one minor version at a time, and up the next one when all parts have this one. A patch may be
-// taken back, and a version that never ran.
-func (r *Reconciler) preflight(ctx context.Context, plane *controlplane.ControlPlane, members, wanted int32) (tenancy.Reason, error) {
-	refused := func(format string, values ...any) (tenancy.Reason, error) {
-		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
-			"ClusterVersion %s: %s; what runs goes on", plane.Version.Name, fmt.Sprintf(format, values...))}, nil
-	}
+// preflight returns why a control plane whose store has so many pods cannot become what is wanted now, with so many
+// wanted, the zero Reason when it can.
+func (r *Reconciler) preflight(ctx context.Context, plane *controlplane.ControlPlane, pods, wanted int32) (tenancy.Reason, error) {
+	var why string
 	switch {
 	case wanted != 1 && wanted != controlplane.MaxMembers:
-		return refused("set spec.etcd.replicas to 1 or %d", controlplane.MaxMembers)
-	case wanted < members:
-		return refused("etcd has %d members, which do not become fewer: set spec.etcd.replicas to %d", members, controlplane.MaxMembers)
+		why = fmt.Sprintf("set spec.etcd.replicas to 1 or %d", controlplane.MaxMembers)
+	case wanted < pods:
+		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: set spec.etcd.replicas to %d", pods, controlplane.MaxMembers)
+	default:
+		running := &appsv1.Deployment{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: plane.Namespace, Name: controlplane.APIServer}, running)
+		if client.IgnoreNotFound(err) != nil {
+			return tenancy.Reason{}, fmt.Errorf("getting the API servers of %s: %w", plane.Namespace, err)
+		}
+		why = upgradable(plane, running)
 	}
-	running := &appsv1.Deployment{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: plane.Namespace, Name: controlplane.APIServer}, running)
-	if client.IgnoreNotFound(err) != nil {
-		return tenancy.Reason{}, fmt.Errorf("getting the API servers of %s: %w", plane.Namespace, err)
+	if why == "" {
+		return tenancy.Reason{}, nil
 	}
+	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf("ClusterVersion %s: %s; what runs goes on", plane.Version.Name, why)}, nil
+}
+
+// upgradable returns why a control plane cannot get the version of Kubernetes that is wanted now, "" when it can: up one
+// minor version at a time, and up the next one when all parts have this one. A patch may be taken back, and a version
+// that never ran. running are its API servers, of the version that was wanted last.
+func upgradable(plane *controlplane.ControlPlane, running *appsv1.Deployment) string {
 	all, notYet := version.ParseSemantic(plane.Tenant.Status.Version)
 	from, unknown := version.ParseSemantic(controlplane.VersionOf(running))
-	if notYet != nil || unknown != nil {
-		return tenancy.Reason{}, nil //nolint:nilerr // nothing was ever whole
+	if unknown != nil { // somebody has deleted them
+		from, unknown = all, notYet
+	}
+	if unknown != nil || notYet != nil && running.Status.AvailableReplicas == 0 {
+		return "" // no API server has ever run
 	}
 	to, err := version.ParseSemantic(plane.Version.Spec.KubernetesVersion)
-	if err != nil {
-		return refused("spec.kubernetesVersion: %v", err)
-	}
 	switch {
+	case err != nil:
+		return fmt.Sprintf("spec.kubernetesVersion: %v", err)
 	case sameMinor(to, from):
-		return tenancy.Reason{}, nil
+		return ""
 	case to.LessThan(from):
-		return refused("API servers of v%s may have written what those of v%s do not read", from, to)
+		return fmt.Sprintf("API servers of v%s may have written what those of v%s do not read", from, to)
 	case to.Major() != from.Major() || to.Minor() > from.Minor()+1:
-		return refused("from v%s it goes up to v%d.%d first, and not to v%s", from, from.Major(), from.Minor()+1, to)
-	case !sameMinor(all, from):
-		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf(
-			"Not all parts have v%s, which comes before v%s: name a ClusterVersion of v%d.%d until they do", from, to, from.Major(), from.Minor())}, nil
+		return fmt.Sprintf("from v%s it goes up to v%d.%d first, and not to v%s", from, from.Major(), from.Minor()+1, to)
+	case notYet != nil || !sameMinor(all, from):
+		return fmt.Sprintf("not all parts have v%s, which comes before v%s: name a version of v%d.%d until they do", from, to, from.Major(), from.Minor())
 	}
-	return tenancy.Reason{}, nil
+	return ""
 }
 
 func sameMinor(a, b *version.Version) bool { return a.Major() == b.Major() && a.Minor() == b.Minor() }

@@ -157,8 +157,7 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 	if running.ready == ready && of.Status.PodIP != "" {
 		return nil
 	}
-	k.change(func() { running.ready, running.wasReady = ready, running.wasReady || ready })
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live := &corev1.Pod{}
 		if err := k.meta.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil || live.UID != of.UID {
 			return client.IgnoreNotFound(err)
@@ -169,8 +168,15 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 		}
 		live.Status.Phase, live.Status.PodIP, live.Status.PodIPs = corev1.PodRunning, running.address, []corev1.PodIP{{IP: running.address}}
 		live.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+		live.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: live.Spec.Containers[0].Name, Image: live.Spec.Containers[0].Image, Ready: ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}
 		return k.meta.Status().Update(ctx, live)
 	})
+	if err == nil {
+		k.change(func() { running.ready, running.wasReady = ready, running.wasReady || ready })
+	}
+	return err
 }
 
 func (k *kubelet) addressOf(name string) string {

@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute
+	patience = 4 * time.Minute
 	tick     = 100 * time.Millisecond
 	root     = "default-abc123-acme"
 	// asManager is the variable that makes the test's own program vc-manager: it can be killed, and started again.
