@@ -40,8 +40,8 @@ type Member struct {
 	Sick string
 }
 
-// Client asks and changes a store, for one goroutine. What members say of themselves is not believed, and appears in no
-// text: the API servers of a tenant may write it.
+// Client asks and changes a store, for one goroutine. What members say of themselves is not believed, and no Member has
+// it: the API servers of a tenant may write it.
 type Client struct {
 	// client asks the member that has answered last: one without a vote refuses most questions.
 	client    *clientv3.Client

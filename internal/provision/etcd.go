@@ -135,8 +135,9 @@ func (s *store) learn(ctx context.Context, members []etcd.Member) error {
 	if len(known.Members) == 0 {
 		return nil // not one is a pod's: somebody is at work on it
 	}
+	grown := known.Pods > s.state.Pods
 	s.state = known
-	if err := s.tell(ctx); err != nil {
+	if err := s.tell(ctx); err != nil || !grown {
 		return err
 	}
 	return s.apply(ctx)

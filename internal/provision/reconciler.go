@@ -290,14 +290,14 @@ func (p *report) refuse(why tenancy.Reason) {
 // write writes what a report says if it is something else, and reports whether it did.
 func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) (bool, error) {
 	before, changed := vc.DeepCopy(), false
-	for _, condition := range conditionTypes {
-		if len(report.conditions) == 0 {
+	none := len(report.conditions) == 0
+	if none {
+		for _, condition := range conditionTypes {
 			changed = meta.RemoveStatusCondition(&vc.Status.Conditions, condition) || changed
 		}
 	}
-	if known := vc.Status.Version; report.version != "" || len(report.conditions) == 0 {
-		vc.Status.Version = report.version
-		changed = changed || known != report.version
+	if vc.Status.Version != report.version && (none || report.version != "") {
+		vc.Status.Version, changed = report.version, true
 	}
 	for _, condition := range report.conditions {
 		condition.ObservedGeneration = vc.Generation

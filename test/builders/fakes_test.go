@@ -6,9 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/superpool/superpool/test/builders"
 )
+
+// TestClientHoldsCopies: what tests of one table share is not written to.
+func TestClientHoldsCopies(t *testing.T) {
+	t.Parallel()
+	shared := builders.Pod("web", "shared").Obj()
+	builders.Client(scheme.Scheme).WithObjects(shared).Build()
+	require.Empty(t, shared.ResourceVersion)
+}
 
 // TestClientsetGivesCopies: whoever changes what a watch gave him changes nothing that is stored, also where it was
 // written before the watch.

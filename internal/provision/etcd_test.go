@@ -1,0 +1,284 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/etcd"
+)
+
+// fakeEtcd is the store of a bed.
+type fakeEtcd struct {
+	list []etcd.Member
+	// addresses are those of pods: members that have none of them have no name.
+	addresses map[string]etcd.Address
+	// behind is whether members that are added have not caught up.
+	behind bool
+}
+
+func (f *fakeEtcd) Members(context.Context) ([]etcd.Member, error) {
+	if len(f.list) == 0 {
+		return nil, errors.New("it does not answer")
+	}
+	list := slices.Clone(f.list)
+	for i := range list {
+		if _, isPod := f.addresses[list[i].Name]; !isPod {
+			list[i].Name = ""
+		}
+	}
+	return list, nil
+}
+
+func (f *fakeEtcd) Add(_ context.Context, peerURL string) error {
+	name, _, _ := strings.Cut(strings.TrimPrefix(peerURL, "https://"), ".")
+	f.list = append(f.list, etcd.Member{Name: name, ID: uint64(len(f.list) + 1), Learner: true, Sick: "it has not joined"}) //nolint:gosec // a handful
+	return nil
+}
+
+func (f *fakeEtcd) Promote(_ context.Context, id uint64) error {
+	for i := range f.list {
+		if f.list[i].ID == id && !f.behind {
+			f.list[i].Learner = false
+		}
+	}
+	return nil
+}
+
+func (*fakeEtcd) Close() {}
+
+// pod makes a pod of etcd that is ready, and its member whole.
+func (b *bed) pod(ordinal int32, revision string) {
+	b.t.Helper()
+	name := controlplane.MemberName(ordinal)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: name, Labels: controlplane.Labels(controlplane.Etcd)}}
+	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = revision
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	err := b.reconciler.Client.Create(b.t.Context(), pod)
+	if apierrors.IsAlreadyExists(err) {
+		return
+	}
+	require.NoError(b.t, err)
+	at := slices.IndexFunc(b.store.list, func(member etcd.Member) bool { return member.Name == name })
+	if at < 0 {
+		b.store.list = append(b.store.list, etcd.Member{Name: name, ID: uint64(ordinal) + 1, Leader: ordinal == 0}) //nolint:gosec // a handful
+		return
+	}
+	b.store.list[at].Sick = ""
+}
+
+// pods returns the pods of etcd, each with its revision.
+func (b *bed) pods() map[string]string {
+	b.t.Helper()
+	var list corev1.PodList
+	require.NoError(b.t, b.reconciler.Client.List(b.t.Context(), &list, client.InNamespace(root)))
+	found := map[string]string{}
+	for i := range list.Items {
+		found[list.Items[i].Name] = list.Items[i].Labels[appsv1.ControllerRevisionHashLabelKey]
+	}
+	return found
+}
+
+// revise says that the controller has seen another template of etcd's pods.
+func (b *bed) revise(revision string) {
+	b.t.Helper()
+	set := &appsv1.StatefulSet{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, set))
+	set.Status.UpdateRevision, set.Status.ObservedGeneration = revision, set.Generation
+	require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), set))
+}
+
+// TestMembers: a store that has one member gets two more, each with its vote before the next one, whoever was killed in
+// between, and the API servers learn of them when all are there. It never has fewer again.
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	told := func() string {
+		config := &corev1.ConfigMap{}
+		require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, config))
+		return config.Data["initial-cluster-state"] + " " + config.Data["initial-cluster"]
+	}
+	peer := func(ordinal string) string {
+		return "etcd-" + ordinal + "=https://etcd-" + ordinal + ".etcd." + root + ".svc:2380"
+	}
+	require.Equal(t, "existing "+peer("0"), told())
+	require.Equal(t, 1, strings.Count(told(), "=https"))
+	for want := range 2 {
+		b.store.behind = true
+		b.reconcile() // adds a member
+		require.Len(t, b.store.list, 2+want)
+		b.reconcile() // makes its pod
+		b.reconcile() // waits for the controller of StatefulSets
+		before := b.writes
+		b.reconcile()
+		require.Equal(t, before, b.writes, "its pod is not there")
+		b.ready("etcd")
+		b.reconcile()
+		require.True(t, b.store.list[1+want].Learner)
+		b.store.behind = false
+		b.reconcile()
+		require.False(t, b.store.list[1+want].Learner)
+		missing, _ := b.conditions()
+		require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Progressing"}, missing)
+	}
+	require.Equal(t, "existing "+peer("0")+","+peer("1")+","+peer("2"), told())
+	b.reconcile()
+	b.ready("kube-apiserver")
+	b.reconcile()
+	missing, _ := b.conditions()
+	require.Empty(t, missing)
+
+	writes := b.writes
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 1 })
+	b.reconcile()
+	require.Equal(t, writes+2, b.writes, "of the version, and of its status")
+	missing, message := b.conditions()
+	require.Equal(t, map[string]string{"UpToDate": "Invalid"}, missing)
+	require.Equal(t, "ClusterVersion v1.37: etcd has 3 pods, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 2 })
+	b.reconcile()
+	_, message = b.conditions()
+	require.Equal(t, "ClusterVersion v1.37: set spec.etcd.replicas to 1 or 3; what runs goes on", message)
+}
+
+// TestStrangeMembers: who joins a store by himself gets no pod, and nobody is told to join him.
+func TestStrangeMembers(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	b.store.list = append(b.store.list, etcd.Member{ID: 7, Sick: "it is no pod's"})
+	for range 3 {
+		b.reconcile()
+	}
+	set, told := b.stored()
+	require.EqualValues(t, 1, *set.Spec.Replicas)
+	require.Equal(t, "etcd-0=https://etcd-0.etcd."+root+".svc:2380", told.Data["initial-cluster"])
+	require.Len(t, b.store.list, 2)
+}
+
+// stored returns the StatefulSet and the ConfigMap of the store.
+func (b *bed) stored() (*appsv1.StatefulSet, *corev1.ConfigMap) {
+	b.t.Helper()
+	set, told := &appsv1.StatefulSet{}, &corev1.ConfigMap{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, set))
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, told))
+	return set, told
+}
+
+// TestAStoreThatLosesItsRecord: pods never become fewer, whatever its ConfigMap says, and who its members are is written
+// again.
+func TestAStoreThatLosesItsRecord(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	set, told := b.stored()
+	b.store.list = []etcd.Member{{Name: "etcd-0", ID: 1, Leader: true}, {Name: "etcd-1", ID: 2}, {Name: "etcd-2", ID: 3}}
+	three := int32(3)
+	set.Spec.Replicas, told.Data = &three, nil
+	require.NoError(t, b.reconciler.Client.Update(t.Context(), set))
+	require.NoError(t, b.reconciler.Client.Update(t.Context(), told))
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	b.reconcile()
+	b.ready("etcd")
+	b.reconcile()
+	set, told = b.stored()
+	require.EqualValues(t, 3, *set.Spec.Replicas)
+	require.EqualValues(t, 3, controlplane.MembersOf(told))
+	require.False(t, controlplane.IsNew(told))
+}
+
+// TestAStoreThatSomebodyScales: pods that were taken away come back, and their number stays the version's business.
+func TestAStoreThatSomebodyScales(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	for range 12 {
+		b.reconcile()
+		for _, name := range b.exists() {
+			b.ready(name)
+		}
+	}
+	missing, _ := b.conditions()
+	require.Empty(t, missing)
+	set, _ := b.stored()
+	require.EqualValues(t, 3, *set.Spec.Replicas)
+	one := int32(1)
+	set.Spec.Replicas = &one
+	require.NoError(t, b.reconciler.Client.Update(t.Context(), set))
+	b.reconcile()
+	set, _ = b.stored()
+	require.EqualValues(t, 3, *set.Spec.Replicas)
+}
+
+// TestAnAdditionThatIsTakenBack: the member that was added is known, and the number that is wanted is refused.
+func TestAnAdditionThatIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.store.list = append(b.store.list, etcd.Member{Name: "etcd-1", ID: 2, Learner: true, Sick: "it has not joined"})
+	b.reconcile()
+	set, told := b.stored()
+	require.EqualValues(t, 2, *set.Spec.Replicas)
+	require.EqualValues(t, 2, controlplane.MembersOf(told))
+	b.reconcile()
+	_, message := b.conditions()
+	require.Equal(t, "ClusterVersion v1.37: etcd has 2 pods, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
+}
+
+// TestStrangePods: a pod in the root namespace that has the labels of etcd's, and is none, holds nothing up: one that ends
+// would.
+func TestStrangePods(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: root, Name: "stranger", Labels: controlplane.Labels(controlplane.Etcd), Finalizers: []string{"superpool/test"},
+	}}
+	require.NoError(t, b.reconciler.Client.Create(t.Context(), stranger))
+	require.NoError(t, b.reconciler.Client.Delete(t.Context(), stranger))
+	b.reconcile()
+	require.Contains(t, b.pods(), "stranger")
+	missing, _ := b.conditions()
+	require.Empty(t, missing)
+}
+
+// TestAStoreIsMadeOnce: where any part of a control plane was made, an empty volume does not become a new store.
+func TestAStoreIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string][]client.Object{
+		"its ConfigMap is gone":     {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "etcd"}}},
+		"its StatefulSet is, too":   {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "etcd"}}, workload("etcd")},
+		"its StatefulSet alone is":  {workload("etcd")},
+		"nothing of the two is new": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, nil)
+			b.reconcile()
+			_, told := b.stored()
+			require.True(t, controlplane.IsNew(told))
+			b.whole()
+			for _, object := range gone {
+				require.NoError(t, b.reconciler.Client.Delete(t.Context(), object))
+			}
+			b.reconcile()
+			_, told = b.stored()
+			require.False(t, controlplane.IsNew(told))
+		})
+	}
+}
