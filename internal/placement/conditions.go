@@ -91,6 +91,9 @@ func IsAccepted(reason string) bool {
 // placed returns condition Placed. It returns nil, and the stored one stays, where the namespace scheduler refused the
 // same before: the same generation of the spec, and as much that is displaced.
 func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) *metav1.Condition {
+	if np.Spec.Paused {
+		return paused(next)
+	}
 	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
 	quota := slice.Of(np.Spec.Quota)
 	lacking := quota.Minus(Staying(next.Placements))
@@ -118,7 +121,7 @@ func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.Na
 		if !displaced.IsZero() && !growth.IsZero() {
 			waits = fmt.Sprintf("%s, and then %s more,", displaced, growth)
 		}
-		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed%s", waits, leaves)
+		condition.Reason, condition.Message = schedulerv1alpha1.ReasonPending, fmt.Sprintf("%s waits to be placed%s%s", waits, resumes(next), leaves)
 	case !excess.IsZero():
 		condition.Status, condition.Reason = metav1.ConditionTrue, schedulerv1alpha1.ReasonInUse
 		condition.Message = fmt.Sprintf("%s above the quota stays reserved until its super clusters show that it is free%s", excess, leaves)

@@ -83,7 +83,7 @@ func Demand(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
 	if np.DeletionTimestamp != nil {
 		return kept(np)
 	}
-	return larger(slice.Of(np.Spec.Quota), kept(np))
+	return larger(Wanted(&np.Spec), kept(np))
 }
 
 // kept returns what of the reserved counts in Demand.
@@ -98,7 +98,7 @@ func kept(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
 		switch p.Leaving.Reason {
 		case schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingReturned, schedulerv1alpha1.LeavingPreempted:
 			reserved = reserved.Plus(StayingIn(p))
-		case schedulerv1alpha1.LeavingMoved, schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingShrunk:
+		case schedulerv1alpha1.LeavingMoved, schedulerv1alpha1.LeavingPaused, schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingShrunk:
 			reserved = reserved.Plus(slice.Of(p.Reserved))
 		}
 	}

@@ -28,6 +28,9 @@ func (h holdings) leave(facts *Facts, unreplaced slice.Amounts) (left, returned 
 			if reason == schedulerv1alpha1.LeavingPreempted && p.isPreempted() {
 				continue // what has been placed there since, in room that nobody waits for, stays
 			}
+			if reason == schedulerv1alpha1.LeavingDrained && p.isPaused() {
+				continue // it leaves already, and for longer
+			}
 			left = left.Plus(p.staying())
 			p.leaveWhole(now, reason)
 			p.giveWay(facts.Preemption)
@@ -78,10 +81,17 @@ func (p *holding) returnsFor(now time.Time) time.Duration {
 	return max(0, p.terms.Since.Add(ReturnTime).Sub(now))
 }
 
-// isSpare reports whether what is leaving does so because it is more than the quota: it stays again before anything is
-// missing, and no pod is evicted for it.
+// isSpare reports whether what is leaving does so because it is more than is wanted: it stays again before anything is
+// missing, and no pod is evicted for it unless the tenant is paused.
 func isSpare(leaving *schedulerv1alpha1.Leaving) bool {
-	return leaving != nil && (leaving.Reason == schedulerv1alpha1.LeavingShrunk || leaving.Reason == schedulerv1alpha1.LeavingReturned)
+	if leaving == nil {
+		return false
+	}
+	switch leaving.Reason {
+	case schedulerv1alpha1.LeavingShrunk, schedulerv1alpha1.LeavingReturned, schedulerv1alpha1.LeavingPaused:
+		return true
+	}
+	return false
 }
 
 // leaveWhole lets all leave for a reason. It begins anew where more leaves than before: the syncer may still write a
@@ -179,6 +189,7 @@ func leavingClusters(placements []schedulerv1alpha1.ClusterPlacement) string {
 		word   string
 	}{
 		{schedulerv1alpha1.LeavingDrained, "drained"},
+		{schedulerv1alpha1.LeavingPaused, "left because the tenant is paused"},
 		{schedulerv1alpha1.LeavingLost, "lost"},
 		{schedulerv1alpha1.LeavingRequested, "left on request"},
 		{schedulerv1alpha1.LeavingMoved, "left for larger pieces"},

@@ -69,7 +69,7 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 			return true
 		}
 	}
-	return !Staying(np.Status.Placements).Minus(slice.Of(np.Spec.Quota)).IsZero()
+	return !Staying(np.Status.Placements).Minus(Wanted(&np.Spec)).IsZero()
 }
 
 // Next returns the status that np is to have: it is the only function that changes placements and conditions. In this
@@ -81,7 +81,8 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for
 //     ReturnTime whatever pods use there, then as in 5.
 //  3. What leaves because it is more than the quota stays again, as far as the quota requests it again, and takes the
-//     place of what has just been displaced. While the quota is lower, less counts as displaced (Displaced), and it
+//     place of what has just been displaced. While the tenant is paused all leaves, and what it had becomes a request,
+//     which waits until it is paused no more. While the quota is lower, less counts as displaced (Displaced), and it
 //     counts again when the quota is as it was, as far as it still leaves.
 //  4. A request for placements is granted whose slices are all reserved: what is too much leaves. It is refused where
 //     the namespace scheduler refuses it, where anything leaves, and where it does not add up to the quota any more.
@@ -101,15 +102,26 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 // not evicted because the quota was lowered, nor for a larger pod (Relocate). again is when Next will have another
 // result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
-	quota := slice.Of(np.Spec.Quota)
+	quota := Wanted(&np.Spec)
 	held := byCluster(np.Status.Placements)
 	unreplaced := recorded(np).Minus(held.grant(facts.Granted))
 	held.only(quota)
+	requested := np.Status.Requested
+	if np.Spec.Paused {
+		requested = held.remember(np, facts.Now)
+	} else {
+		held.resume()
+	}
 	left, returned := held.leave(&facts, unreplaced)
+	if np.Spec.Paused {
+		held.pause(facts.Now)
+	}
 	held.settle(facts.Now, facts.Used)
 	unreplaced = unreplaced.Plus(left.Minus(held.keep(quota))).Minus(returned)
 	displaced := least(unreplaced, quota.Minus(held.staying()))
-	requested := held.meet(np, &facts)
+	if !np.Spec.Paused {
+		requested = held.meet(np, &facts)
+	}
 	held.releaseLeaving(facts.Now, held.releasable(displaced.OfPods(), facts.Used))
 	if facts.Used != nil {
 		held.shrink(facts.Now, quota, facts.Used)
@@ -231,7 +243,8 @@ func (h holdings) decide(np *schedulerv1alpha1.NamespacePlacement, now time.Time
 func (h holdings) evictions(facts *Facts, elsewhere bool) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
-		if !p.moves() || p.terms.Reason == schedulerv1alpha1.LeavingMoved || !elsewhere && !p.isPreempted() {
+		goes := p.moves() && p.terms.Reason != schedulerv1alpha1.LeavingMoved && (elsewhere || p.isPreempted())
+		if !goes && !p.isPaused() {
 			continue
 		}
 		use, measured := facts.Used[cluster]

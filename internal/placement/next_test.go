@@ -685,9 +685,12 @@ func TestNextConditions(t *testing.T) {
 }
 
 // requireLeaves demands that a placement leaves as a whole where there is a cause, and for none that has ended.
-func requireLeaves(t *testing.T, p *schedulerv1alpha1.ClusterPlacement, leave map[string]schedulerv1alpha1.LeavingReason) {
+func requireLeaves(t *testing.T, p *schedulerv1alpha1.ClusterPlacement, paused bool, leave map[string]schedulerv1alpha1.LeavingReason) {
 	t.Helper()
 	switch why, known := leave[p.Cluster]; {
+	case paused:
+		require.True(t, placement.IsLeaving(p), "all leaves")
+		require.Contains(t, []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingPaused, schedulerv1alpha1.LeavingLost}, p.Leaving.Reason)
 	case why != "":
 		require.True(t, placement.IsLeaving(p), "all leaves")
 		require.Equal(t, why, p.Leaving.Reason)
@@ -699,13 +702,13 @@ func requireLeaves(t *testing.T, p *schedulerv1alpha1.ClusterPlacement, leave ma
 // anyPlacement returns a NamespacePlacement with what super clusters say about it, and which are to be left.
 func anyPlacement(random *rand.Rand) (*schedulerv1alpha1.NamespacePlacement, map[string]placement.Use, map[string]schedulerv1alpha1.LeavingReason) {
 	np := demo()
-	np.Spec.Quota, np.ResourceVersion = pick(random).List(), "now"
+	np.Spec.Quota, np.ResourceVersion, np.Spec.Paused = pick(random).List(), "now", random.IntN(3) == 0
 	used, leave := map[string]placement.Use{}, map[string]schedulerv1alpha1.LeavingReason{}
 	for i := range random.IntN(5) {
 		cluster := fmt.Sprintf("r%d", i)
 		p := schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: pick(random).List()}
 		if random.IntN(2) == 0 {
-			reason := []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingShrunk, schedulerv1alpha1.LeavingReturned}[random.IntN(3)]
+			reason := []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingShrunk, schedulerv1alpha1.LeavingReturned, schedulerv1alpha1.LeavingPaused}[random.IntN(4)]
 			p.Leaving = &schedulerv1alpha1.Leaving{Reserved: pick(random).List(), Reason: reason, Since: metav1.NewTime(noon.Add(-time.Duration(1+random.IntN(2)) * 30 * time.Second)), Decision: "then"}
 		}
 		if random.IntN(4) > 0 {
@@ -744,7 +747,7 @@ func TestNextIsAFunction(t *testing.T) {
 				require.True(t, slice.Of(p.Leaving.Reserved).Fits(slice.Of(p.Reserved)))
 				require.NotEmpty(t, p.Leaving.Decision)
 			}
-			requireLeaves(t, &p, leave)
+			requireLeaves(t, &p, np.Spec.Paused, leave)
 		}
 		for _, p := range before.Status.Placements {
 			was := slice.Of(p.Reserved)

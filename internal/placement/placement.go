@@ -129,10 +129,10 @@ func pieces(spec *schedulerv1alpha1.NamespacePlacementSpec, rest slice.Amounts) 
 	return size
 }
 
-// Lacking returns all that is still to be placed: the quota minus what is reserved to stay. What leaves because the
-// quota was lowered stays again before anything is lacking (Next).
+// Lacking returns all that is still to be placed: what is wanted minus what is reserved to stay. What leaves because
+// less was wanted stays again before anything is lacking (Next).
 func Lacking(placement *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
-	rest := slice.Of(placement.Spec.Quota).Minus(Staying(placement.Status.Placements))
+	rest := Wanted(&placement.Spec).Minus(Staying(placement.Status.Placements))
 	for i := range placement.Status.Placements {
 		if leaving := placement.Status.Placements[i].Leaving; isSpare(leaving) {
 			rest = rest.Minus(slice.Of(leaving.Reserved))

@@ -76,7 +76,7 @@ func CanGiveWay(np *schedulerv1alpha1.NamespacePlacement, part *schedulerv1alpha
 		switch part.Leaving.Reason {
 		case schedulerv1alpha1.LeavingDrained, schedulerv1alpha1.LeavingLost, schedulerv1alpha1.LeavingPreempted:
 			return false
-		case schedulerv1alpha1.LeavingMoved, schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingReturned, schedulerv1alpha1.LeavingShrunk:
+		case schedulerv1alpha1.LeavingMoved, schedulerv1alpha1.LeavingPaused, schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingReturned, schedulerv1alpha1.LeavingShrunk:
 		}
 	}
 	return !slices.ContainsFunc(np.Status.Preemptions, func(p schedulerv1alpha1.Preemption) bool {

@@ -271,6 +271,8 @@ func holds(np *schedulerv1alpha1.NamespacePlacement, wish *Wish, cluster string,
 // requests of one namespace are apart, 0 where none are allowed: then again is 0, too.
 func MovesFrom(np *schedulerv1alpha1.NamespacePlacement, interval time.Duration, now time.Time) (again time.Duration, why string) {
 	switch last := np.Status.LastRequested; {
+	case np.Spec.Paused:
+		return 0, "the tenant is paused"
 	case slice.Of(np.Spec.Quota).IsZero():
 		return 0, "nothing of the namespace is to be placed: it has no ResourceQuota with compute resources"
 	case interval <= 0:
@@ -287,7 +289,7 @@ const unsettled = "the namespace waits to be placed, or is on the move"
 
 // Settled reports whether np has all that it asks for, and nothing of it moves or is to.
 func Settled(np *schedulerv1alpha1.NamespacePlacement) bool {
-	quota := slice.Of(np.Spec.Quota)
+	quota := Wanted(&np.Spec)
 	return np.Status.Requested == nil && !isMoving(np) && Lacking(np).IsZero() && Reserved(np.Status.Placements).Fits(quota)
 }
 

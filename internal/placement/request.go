@@ -18,7 +18,7 @@ import (
 // status that np is to have. It returns why the request is refused at once, "" if it is not: then nothing is to be
 // changed but the annotation. interval is how long requests of one namespace are apart, 0 where none are allowed.
 func Ask(np *schedulerv1alpha1.NamespacePlacement, annotation string, interval time.Duration, now time.Time) (next schedulerv1alpha1.NamespacePlacementStatus, refused string) {
-	quota := slice.Of(np.Spec.Quota)
+	quota := Wanted(&np.Spec)
 	if _, refused = MovesFrom(np, interval, now); refused != "" {
 		return np.Status, refused
 	}
@@ -169,7 +169,7 @@ type PinnedRun struct {
 // Pinned returns the slices that a request of the tenant still needs, sorted by super cluster, nil where no request
 // waits for the namespace scheduler. They are placed together, in place of anything else that lacks.
 func Pinned(np *schedulerv1alpha1.NamespacePlacement) []PinnedRun {
-	if !waiting(np.Status.Requested) || unmet(np) != "" {
+	if np.Spec.Paused || !waiting(np.Status.Requested) || unmet(np) != "" {
 		return nil
 	}
 	staying := map[string]slice.Amounts{}

@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// Ref holds the policy in force for one tenant while a connection to it lasts. It is safe for concurrent use. The nil
-// Ref and the zero Ref hold the shipped policy.
+// Ref holds the policy in force for one tenant, and whether it is paused, while a connection to it lasts. It is safe
+// for concurrent use. The nil Ref and the zero Ref hold the shipped policy, and pause nobody.
 type Ref struct {
 	mu      sync.Mutex
 	current *Policy
+	paused  bool
 	changed chan struct{}
 }
 
@@ -19,7 +20,8 @@ func (r *Ref) Get() *Policy {
 	return policy
 }
 
-// Watch returns the policy in force, and a channel that is closed once another one is; nil for never.
+// Watch returns the policy in force, and a channel that is closed once another one is, or the tenant is paused or is so
+// no more; nil for never.
 func (r *Ref) Watch() (*Policy, <-chan struct{}) {
 	if r == nil {
 		return Default(), nil
@@ -35,7 +37,17 @@ func (r *Ref) Watch() (*Policy, <-chan struct{}) {
 	return r.current, r.changed
 }
 
-// Follow calls changed each time that another policy is in force than when Watch returned after, until ctx ends. A
+// Paused returns whether the operator has paused the tenant.
+func (r *Ref) Paused() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.paused
+}
+
+// Follow calls changed each time that another policy is in force, or the tenant is paused or is so no more, than when Watch returned after, until ctx ends. A
 // policy that comes while changed runs causes another call.
 func (r *Ref) Follow(ctx context.Context, after <-chan struct{}, changed func()) {
 	for {
@@ -53,10 +65,24 @@ func (r *Ref) Follow(ctx context.Context, after <-chan struct{}, changed func())
 func (r *Ref) Set(policy *Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current == policy {
-		return
+	if r.current != policy {
+		r.current = policy
+		r.tell()
 	}
-	r.current = policy
+}
+
+// Pause notes whether the operator has paused the tenant.
+func (r *Ref) Pause(paused bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.paused != paused {
+		r.paused = paused
+		r.tell()
+	}
+}
+
+// tell wakes all that watch. The caller holds mu.
+func (r *Ref) tell() {
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil

@@ -32,6 +32,7 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
 const (
@@ -62,7 +63,7 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		For(&tenancyv1alpha1.VirtualCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, rootNamespaceChanged))).
+		For(&tenancyv1alpha1.VirtualCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownerSaid))).
 		Watches(&tenancyv1alpha1.ClusterVersion{}, handler.EnqueueRequestsFromMapFunc(r.ofVersion)).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
@@ -74,12 +75,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// rootNamespaceChanged passes on that vc-scheduler has made the root namespace, and not what is said of a control plane:
-// each reconcile may say something else.
-var rootNamespaceChanged = predicate.Funcs{UpdateFunc: func(event event.UpdateEvent) bool {
+// ownerSaid passes on that vc-scheduler has made the root namespace, or says that the tenant is paused, and not what is
+// said of a control plane: each reconcile may say something else.
+var ownerSaid = predicate.Funcs{UpdateFunc: func(event event.UpdateEvent) bool {
 	before, isBefore := event.ObjectOld.(*tenancyv1alpha1.VirtualCluster)
 	after, isAfter := event.ObjectNew.(*tenancyv1alpha1.VirtualCluster)
-	return isBefore && isAfter && before.Status.ClusterNamespace != after.Status.ClusterNamespace
+	return isBefore && isAfter &&
+		(before.Status.ClusterNamespace != after.Status.ClusterNamespace || virtualclusters.IsPaused(before) != virtualclusters.IsPaused(after))
 }}
 
 // ofVersion returns the VirtualClusters that name a ClusterVersion.
@@ -111,7 +113,8 @@ func (r *Reconciler) those(ctx context.Context, are func(*tenancyv1alpha1.Virtua
 	return requests
 }
 
-// Reconcile makes the next part of a control plane what it is to be. What it waits for is an event, but for a store,
+// Reconcile makes the next part of a control plane what it is to be, or scales it to nothing once its tenant is paused.
+// Until then it runs: pods are evicted through it. What it waits for is an event, but for a store,
 // which it asks again: a question takes seconds at most. patrolPeriod finds what somebody else has deleted.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	vc := &tenancyv1alpha1.VirtualCluster{}
@@ -127,7 +130,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	report, again := newReport(), patrolPeriod
 	err := r.certificates(ctx, vc, report, &again)
-	if err == nil {
+	switch {
+	case err != nil:
+	case virtualclusters.IsPaused(vc):
+		err = r.pause(ctx, vc, report)
+	default:
 		err = r.provision(ctx, vc, report, &again)
 	}
 	var broken *brokenError

@@ -179,7 +179,7 @@ func (b *bed) ready(name string) {
 		for ordinal := range *live.Spec.Replicas {
 			b.pod(ordinal, live.Status.UpdateRevision)
 		}
-		live.Status.ObservedGeneration = live.Generation
+		live.Status.ObservedGeneration, live.Status.Replicas = live.Generation, *live.Spec.Replicas
 	case *appsv1.Deployment:
 		live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation, Replicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1}
 	}

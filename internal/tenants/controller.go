@@ -49,7 +49,7 @@ const (
 // An instance of work is known by the VirtualCluster's UID, its kubeconfig and the fields that Tenant carries. When one
 // of them changes, the old instance is cancelled and its end awaited before the new one starts. A tenant that does not
 // answer delays no other. A change of the tenant's TenantPolicy, or of its name, changes what Tenant.Policy holds, and
-// restarts nothing.
+// restarts nothing, and so does a pause. There is no work for a tenant that is paused and holds nothing any more.
 type Controller struct {
 	// Client reads VirtualClusters and TenantPolicies. It is the client of the manager, whose cache SetupWithManager
 	// gives indexes.
@@ -237,7 +237,8 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		return 0, err
 	}
 	c.policies.ref(name).Set(inForce)
-	reason, err := c.Lifecycle.Prepare(ctx, vc)
+	c.policies.ref(name).Pause(vc.Spec.Paused)
+	reason, err := c.prepare(ctx, vc)
 	if err != nil {
 		return 0, err
 	}
@@ -268,6 +269,15 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 		}
 	}
 	return c.report(ctx, vc, state.Reason, trouble, outside, again)
+}
+
+// prepare returns why no connection to a tenant is to be, the zero Reason when one is.
+func (c *Controller) prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error) {
+	reason, err := c.Lifecycle.Prepare(ctx, vc)
+	if err == nil && reason == (tenancy.Reason{}) && virtualclusters.IsPaused(vc) {
+		reason = tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "The tenant is paused, and holds nothing of the pool"}
+	}
+	return reason, err //nolint:wrapcheck // it says what it did
 }
 
 // serves returns whether this process works on a tenant, and after how long to ask again, 0 for when something changes.

@@ -549,6 +549,49 @@ func TestHealthAndBackoff(t *testing.T) {
 	})
 }
 
+// TestPausedTenant: the work on it goes on while it gives back what it holds, and ends then. Its control plane need not
+// answer any more.
+func TestPausedTenant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
+		h.Lifecycle.(*virtualclusters.Owner).Pauses = true
+		pause := func(paused bool) {
+			vc := &tenancyv1alpha1.VirtualCluster{}
+			require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc))
+			vc.Spec.Paused = paused
+			require.NoError(t, h.Client.Update(t.Context(), vc))
+			h.reconcile("a")
+			h.settle()
+		}
+		h.reconcile("a")
+		h.settle()
+		held := builders.Placement(h.key("a"), "web").Obj()
+		require.NoError(t, h.Client.Create(t.Context(), held))
+		policy := h.policies.ref(types.NamespacedName{Namespace: "default", Name: "a"})
+		pause(true)
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.True(t, policy.Paused(), "who works on it knows")
+		require.Equal(t, []string{"start a t1"}, h.logged(), "nothing restarts")
+
+		held.Spec.Paused = true
+		require.NoError(t, h.Client.Update(t.Context(), held))
+		h.reconcile("a")
+		h.setDead("https://a:6443", true)
+		h.reconcile("a") // its own status is an event
+		h.settle()
+		require.Equal(t, "False/Paused", h.ready("a"))
+		require.Equal(t, []string{"start a t1", "end a t1"}, h.logged())
+
+		h.setDead("https://a:6443", false)
+		pause(false)
+		h.reconcile("a")
+		h.settle()
+		require.Equal(t, "True/Connected", h.ready("a"))
+		require.False(t, policy.Paused())
+	})
+}
+
 // TestRestored: the resource versions of a control plane go back, as after it was restored from a backup. The work on
 // it ends and starts anew, which lists everything.
 func TestRestored(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Report writes the conditions of a VirtualCluster when they changed: Ready from the state of its connection,
-// PolicyFound from why another TenantPolicy holds than the one that it names, VersionSkew from why Superpool does not
-// work with its version, those about overlaps from all VirtualClusters. A change for the worse is an Event too. The
-// duration is after how long to report again, 0 for when the state changes: what another VirtualCluster causes is
-// checked every conflictRetryAfter.
+// Report writes the conditions of a VirtualCluster when they changed: Ready from the state of its connection, Paused
+// from what its namespaces hold, PolicyFound from why another TenantPolicy holds than the one that it names, VersionSkew
+// from why Superpool does not work with its version, those about overlaps from all VirtualClusters. A change for the
+// worse is an Event too. The duration is after how long to report again, 0 for when the state changes: what another
+// VirtualCluster causes is checked every conflictRetryAfter, and what a pause waits for every pauseRetryAfter.
 func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, state, policy tenancy.Reason, version *tenancy.Reason) (time.Duration, error) {
 	var again time.Duration
 	if state.Reason == tenancyv1alpha1.ReasonKeyConflict {
@@ -33,8 +33,20 @@ func (o *Owner) Report(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, 
 	if overlap != (overlaps{}) {
 		again = conflictRetryAfter
 	}
+	paused, later, err := o.paused(ctx, vc)
+	if err != nil {
+		return again, err
+	}
+	if later > 0 && (again == 0 || later < again) {
+		again = later
+	}
 	before := vc.DeepCopy()
 	setConditions(vc, state, policy, version, overlap)
+	if paused == nil {
+		meta.RemoveStatusCondition(&vc.Status.Conditions, tenancyv1alpha1.ConditionPaused)
+	} else {
+		meta.SetStatusCondition(&vc.Status.Conditions, *paused)
+	}
 	if equality.Semantic.DeepEqual(before.Status, vc.Status) {
 		return again, nil
 	}
@@ -107,7 +119,7 @@ func (o *Owner) recordChanges(ctx context.Context, before, after *tenancyv1alpha
 	}
 	klog.FromContext(ctx).V(2).Info("Tenant changed", "ready", ready.Status, "reason", ready.Reason, "message", ready.Message)
 	switch {
-	case ready.Status == metav1.ConditionTrue:
+	case ready.Status == metav1.ConditionTrue, ready.Reason == tenancyv1alpha1.ReasonPaused:
 		o.record(after, corev1.EventTypeNormal, ready)
 	case ready.Reason != tenancyv1alpha1.ReasonConnecting:
 		o.record(after, corev1.EventTypeWarning, ready)

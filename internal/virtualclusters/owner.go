@@ -41,12 +41,14 @@ const (
 // connection has ended. Its methods change the VirtualCluster that they are given to what they wrote, and may run
 // concurrently for different ones.
 type Owner struct {
-	// Client reads VirtualClusters (a cache will do) and writes.
+	// Client reads VirtualClusters and NamespacePlacements (a cache will do) and writes.
 	Client client.Client
 	// Reader reads Namespaces and NamespacePlacements, which must be up to date.
 	Reader client.Reader
 	// Recorder records Events on VirtualClusters.
 	Recorder record.EventRecorder
+	// Pauses is whether namespaces give back what they hold while a VirtualCluster is to be paused.
+	Pauses bool
 	// Left returns, by live reads, the super clusters that hold anything of a VirtualCluster, by its cluster key and
 	// UID, or do not say that they hold nothing. Nil: none does once its NamespacePlacements are gone.
 	Left func(ctx context.Context, key string, uid types.UID) ([]string, error)

@@ -29,6 +29,9 @@ const (
 	// the quota. The message counts the reasons over all super clusters, and has no figures of what they have free: the
 	// tenant reads it in an Event.
 	ReasonUnschedulable = "Unschedulable"
+	// ReasonPaused: the operator has paused the tenant, so nothing is reserved for the namespace, or nothing will be once
+	// its pods have ended.
+	ReasonPaused = "Paused"
 	// ReasonNoQuota: the namespace has no ResourceQuota with compute resources, so nothing is reserved for it.
 	ReasonNoQuota = "NoQuota"
 	// ReasonInUse: more is reserved than the quota requests, because super clusters have yet to show that it is free:
@@ -141,6 +144,12 @@ type NamespacePlacementSpec struct {
 	// nothing to keep.
 	// +optional
 	QuotaGoneSince *metav1.Time `json:"quotaGoneSince,omitempty"`
+
+	// paused is whether the operator has paused the tenant (spec.paused of its VirtualCluster). Nothing is reserved then
+	// whatever the quota says, and pods are evicted; the quota counts for the tenant's limits, and is reserved again
+	// when the tenant is paused no more.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
 }
 
 // MovableFor is for whom unused slices of a namespace may move to other super clusters.
@@ -194,7 +203,7 @@ type ClusterPlacement struct {
 }
 
 // LeavingReason is why a part of a placement leaves a super cluster.
-// +kubebuilder:validation:Enum=Drained;Lost;Moved;Preempted;Requested;Returned;Shrunk
+// +kubebuilder:validation:Enum=Drained;Lost;Moved;Paused;Preempted;Requested;Returned;Shrunk
 type LeavingReason string
 
 const (
@@ -205,6 +214,8 @@ const (
 	// LeavingMoved: vc-scheduler moves it, so that a pod that is larger than what the namespace has in any one super
 	// cluster has room, or because an operator asked for larger free pieces. No pod is evicted for it.
 	LeavingMoved LeavingReason = "Moved"
+	// LeavingPaused: the operator pauses the tenant. Nothing is placed elsewhere for it.
+	LeavingPaused LeavingReason = "Paused"
 	// LeavingPreempted: the namespace borrows what it has there, and a tenant to whom it is guaranteed waits for it.
 	// It is released when its pods there have ended, placed elsewhere or not.
 	LeavingPreempted LeavingReason = "Preempted"
@@ -220,7 +231,8 @@ const (
 
 // Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that
 // the namespace scheduler places the same amount elsewhere first (status.displaced), and as reserved where it is, so
-// that pods keep it until then. With reasons Shrunk and Returned nothing is missing: it is more than the quota.
+// that pods keep it until then. With reasons Shrunk and Returned nothing is missing: it is more than the quota; nor is
+// anything with reason Paused.
 // vc-scheduler releases what the super cluster shows to be free, with reason Preempted even before it is placed
 // elsewhere.
 type Leaving struct {
@@ -264,10 +276,13 @@ const (
 )
 
 // MoveCause is why vc-scheduler moves unused slices of a namespace.
-// +kubebuilder:validation:Enum=Rebalance
+// +kubebuilder:validation:Enum=Rebalance;Resume
 type MoveCause string
 
 const (
+	// MoveForResume is so that the namespace has again what it had when its tenant was paused. The request waits while
+	// the tenant is paused, and where it cannot be granted afterwards the namespace is placed like a new one.
+	MoveForResume MoveCause = "Resume"
 	// MoveForRebalance is so that larger pieces are free. An operator asked for it.
 	MoveForRebalance MoveCause = "Rebalance"
 )

@@ -38,6 +38,21 @@ const (
 	// more objects than limits.cachedObjects and limits.cachedBytes let a program keep.
 	ReasonTooMuchData = "TooMuchData"
 
+	// ReasonPaused: the tenant is paused and holds nothing of the pool any more, so no program of the pool connects to
+	// its control plane.
+	ReasonPaused = "Paused"
+
+	// ConditionPaused is True when the tenant is paused and holds nothing of the pool any more, False while it is to be
+	// paused and does, and absent otherwise.
+	ConditionPaused = "Paused"
+	// ReasonGivenBack: all that the tenant held of the pool was given back.
+	ReasonGivenBack = "GivenBack"
+	// ReasonEvicting: pods of the tenant are being evicted from super clusters, or super clusters have yet to show that
+	// what they used is free. The message says where.
+	ReasonEvicting = "Evicting"
+	// ReasonNoPool: the tenant is in a single super cluster without a pool, where nobody can pause it.
+	ReasonNoPool = "NoPool"
+
 	// ConditionPolicyFound is False when no TenantPolicy has the name in spec.policyName, or the one that has it cannot
 	// hold, and absent otherwise.
 	ConditionPolicyFound = "PolicyFound"
@@ -160,6 +175,13 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}-[0-9]{1,5}$') && int(self.split('-')[0]) >= 1 && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="give the first and the last port, for example 30100-30199"
 	ServiceNodePortRange string `json:"serviceNodePortRange,omitempty"`
 
+	// paused is whether the tenant gives back what it holds of the pool, until it is paused no more: its pods are evicted
+	// within their disruption budgets, its slices are given to others, and once nothing is left vc-manager scales the
+	// control plane that it made to nothing. Objects, volumes and quotas stay. A tenant that is paused no more waits for
+	// room like a new one, and has it where it had it before if that is free.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
 	// nodes is which nodes of super clusters the tenant has Nodes for: OnDemand, those that its pods are on, or Placed,
 	// also all others that its pods may go to, at most limits.nodes of its TenantPolicy in each super cluster.
 	// +optional
@@ -215,7 +237,7 @@ type VirtualClusterStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// conditions of the control plane: Ready, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's range
+	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's range
 	// overlaps this one's, and VersionSkew when Superpool does not work with its version; of one that vc-manager makes
 	// besides EtcdReady, APIServerReady, ControllerManagerReady, CertificatesValid and UpToDate.
 	// +optional

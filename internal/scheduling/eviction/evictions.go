@@ -118,6 +118,8 @@ func causeOf(reason schedulerv1alpha1.LeavingReason) string {
 		return "it is drained"
 	case schedulerv1alpha1.LeavingLost:
 		return "it does not answer"
+	case schedulerv1alpha1.LeavingPaused:
+		return "the operator has paused the tenant"
 	case schedulerv1alpha1.LeavingRequested:
 		return "other placements were requested for the namespace"
 	case schedulerv1alpha1.LeavingPreempted:

@@ -150,12 +150,15 @@ func (r *AnnotationReconciler) tellRefused(ctx context.Context, live *corev1.Nam
 	if err := r.record(ctx, live, AnnotationOf(live)); err != nil {
 		return err
 	}
-	whom := "pod " + request.Pod
-	if request.Cause != "" {
-		whom = "others"
+	what := "No slices are moved for pod " + request.Pod
+	switch request.Cause {
+	case schedulerv1alpha1.MoveForRebalance:
+		what = "No slices are moved for others"
+	case schedulerv1alpha1.MoveForResume:
+		what = "The namespace is placed anew, and not as before the tenant was paused"
 	}
 	r.Events.Record(live, tenantevents.Announcement{
-		Kind: corev1.EventTypeWarning, Reason: ReasonNotMoved, Message: fmt.Sprintf("No slices are moved for %s: %s", whom, request.Message),
+		Kind: corev1.EventTypeWarning, Reason: ReasonNotMoved, Message: what + ": " + request.Message,
 	})
 	return nil
 }

@@ -441,6 +441,7 @@ func (r *Reconciler) spec(namespace *corev1.Namespace, quotas []corev1.ResourceQ
 // they may be.
 func (r *Reconciler) setScheduling(spec *schedulerv1alpha1.NamespacePlacementSpec) {
 	rules := &r.Policy.Get().Spec().Scheduling
+	spec.Paused = r.Policy.Paused()
 	spec.Priority, spec.Weight, spec.NodeSelector = rules.Priority, rules.Weight, maps.Clone(rules.NodeSelector)
 	if spec.Weight == 1 {
 		spec.Weight = 0

@@ -88,5 +88,5 @@ func (s *Store) account(before, after *schedulerv1alpha1.NamespacePlacement, ofS
 
 // asksForMore reports whether the quota asks for more than is reserved, what is leaving included.
 func asksForMore(np *schedulerv1alpha1.NamespacePlacement) bool {
-	return np != nil && !slice.Of(np.Spec.Quota).Minus(placement.Reserved(np.Status.Placements)).IsZero()
+	return np != nil && !placement.Wanted(&np.Spec).Minus(placement.Reserved(np.Status.Placements)).IsZero()
 }

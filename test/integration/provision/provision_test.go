@@ -153,7 +153,8 @@ func (w *world) remember(t *testing.T, name string) {
 }
 
 // TestAControlPlane: two objects make a control plane that works: its administrator is known to it, and its controllers
-// work in it. Its certificates are renewed while a watch is held, and nothing is restarted or broken by it.
+// work in it. Its certificates are renewed while a watch is held, and nothing is restarted or broken by it. Its tenant is
+// paused, and goes on with what it had.
 func TestAControlPlane(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 30*time.Second)
@@ -205,6 +206,50 @@ func TestAControlPlane(t *testing.T) {
 		t.Fatal("the watch says nothing")
 	}
 	require.Equal(t, pids, w.kubelet.pids(), "nothing was restarted")
+
+	w.pauses(t)
+	w.whole(t, "v1.37.2")
+	w.remembers(t, "behind")
+}
+
+// pauses pauses the tenant, waits until nothing of its control plane runs, and lets it go on.
+func (w *world) pauses(t *testing.T) {
+	t.Helper()
+	pause := func(paused bool) {
+		require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			vc := w.current(t)
+			vc.Spec.Paused = paused
+			return w.client.Update(t.Context(), vc)
+		}))
+	}
+	says := func(status metav1.ConditionStatus) { // as vc-scheduler does, when the tenant holds nothing any more
+		require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			vc := w.current(t)
+			meta.SetStatusCondition(&vc.Status.Conditions, metav1.Condition{Type: tenancyv1alpha1.ConditionPaused, Status: status, Reason: "Test"})
+			return w.client.Status().Update(t.Context(), vc)
+		}))
+	}
+	pause(true)
+	says(metav1.ConditionTrue)
+	require.Eventually(t, func() bool {
+		upToDate := meta.FindStatusCondition(w.current(t).Status.Conditions, tenancyv1alpha1.ConditionUpToDate)
+		return len(w.kubelet.pids()) == 0 && upToDate.Message == "The tenant is paused: nothing of its control plane runs"
+	}, patience, tick, "nothing runs")
+	pause(false)
+	says(metav1.ConditionFalse)
+}
+
+// remembers waits until the tenant's control plane has ConfigMaps that were written before.
+func (w *world) remembers(t *testing.T, names ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, name := range names {
+			if _, err := w.tenant(t).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+				return false
+			}
+		}
+		return true
+	}, patience, tick, "what was written is there")
 }
 
 // killed kills vc-manager again and again, and starts it again, until calm is called, which returns how often.
@@ -280,14 +325,13 @@ func TestStoreOfThree(t *testing.T) {
 	for _, name := range w.members(t) {
 		require.NoError(t, w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: name}}))
 	}
-	require.Eventually(t, func() bool {
-		for _, name := range []string{"of-one", "of-three", "of-the-next-version"} {
-			if _, err := w.tenant(t).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
-				return false
-			}
-		}
-		return true
-	}, patience, tick, "what was written is there")
+	w.remembers(t, "of-one", "of-three", "of-the-next-version")
+
+	calm = w.killed(t)
+	w.pauses(t)
+	w.whole(t, "v1.38.0")
+	calm()
+	w.remembers(t, "of-one", "of-three", "of-the-next-version")
 }
 
 // members returns the pods of etcd that are ready.

@@ -1,0 +1,70 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/tenancy"
+)
+
+// pause scales a control plane to nothing, each program when those that ask it have ended. Volumes and all objects stay:
+// the stages make of them what was there before. It needs no ClusterVersion.
+func (r *Reconciler) pause(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
+	said := "nothing of its control plane runs"
+	for _, part := range []struct {
+		condition, name string
+		workload        client.Object
+	}{
+		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, &appsv1.Deployment{}},
+		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, &appsv1.Deployment{}},
+		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, &appsv1.StatefulSet{}},
+	} {
+		runs, err := r.end(ctx, part.workload, client.ObjectKey{Namespace: vc.Status.ClusterNamespace, Name: part.name})
+		if err != nil {
+			return err
+		}
+		report.set(part.condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "It ends with the tenant's pause"})
+		if runs {
+			said = "waiting for the end of " + part.name
+			break
+		}
+	}
+	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "The tenant is paused: " + said})
+	return nil
+}
+
+// end scales a workload to nothing, and reports whether it has pods yet.
+func (r *Reconciler) end(ctx context.Context, workload client.Object, name client.ObjectKey) (runs bool, err error) {
+	if err := r.Client.Get(ctx, name, workload); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("getting %s %s: %w", kindOf(workload), name, err)
+	}
+	before := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
+	var wanted **int32
+	var pods int32
+	var observed int64
+	switch object := workload.(type) {
+	case *appsv1.Deployment:
+		wanted, pods, observed = &object.Spec.Replicas, object.Status.Replicas, object.Status.ObservedGeneration
+	case *appsv1.StatefulSet:
+		wanted, pods, observed = &object.Spec.Replicas, object.Status.Replicas, object.Status.ObservedGeneration
+	}
+	if replicasOf(*wanted) == 0 {
+		return pods > 0 || observed < workload.GetGeneration(), nil
+	}
+	*wanted = ptr.To[int32](0)
+	delete(workload.GetAnnotations(), annotationApplied) // so that it is applied again
+	if err := r.Client.Patch(ctx, workload, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
+		return false, fmt.Errorf("scaling %s %s to nothing: %w", kindOf(workload), name, err)
+	}
+	return true, nil
+}

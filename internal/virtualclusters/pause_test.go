@@ -1,0 +1,93 @@
+package virtualclusters
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/test/builders"
+)
+
+// TestReportOfAPause: a tenant is paused when none of its namespaces holds anything, and none may yet get something.
+func TestReportOfAPause(t *testing.T) {
+	t.Parallel()
+	in := func(clusters ...string) (placements []schedulerv1alpha1.ClusterPlacement) {
+		for _, cluster := range clusters {
+			placements = append(placements, schedulerv1alpha1.ClusterPlacement{Cluster: cluster})
+		}
+		return placements
+	}
+	namespace := func(root, name string, paused bool, clusters ...string) *schedulerv1alpha1.NamespacePlacement {
+		np := builders.Placement(root, name).Placements(in(clusters...)...).Obj()
+		np.Spec.Paused = paused
+		return np
+	}
+	ending := namespace("key", "old", false)
+	ending.DeletionTimestamp, ending.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/held"}
+	for name, tc := range map[string]struct {
+		objects    []client.Object
+		running    bool // it is not to be paused
+		noPool     bool
+		stale      bool // the cache shows none of objects
+		known      bool // it was paused before
+		want       string
+		wantAgain  time.Duration
+		wantPaused bool
+	}{
+		"not paused": {objects: []client.Object{namespace("key", "web", false, "r1")}, running: true},
+		"no more":    {known: true, running: true},
+		"holds something": {
+			objects: []client.Object{namespace("key", "web", true, "r1", "r2"), namespace("key", "b", true), namespace("other", "c", true, "r1")},
+			want:    "False Evicting: Waiting for namespaces web (r1, r2): kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+		},
+		"many": {
+			objects: []client.Object{namespace("key", "a", true, "r1"), namespace("key", "b", false), namespace("key", "c", true, "r1"), namespace("key", "d", true, "r1"), namespace("key", "e", true, "r1")},
+			want:    "False Evicting: Waiting for namespaces a (r1), b (not paused yet), c (r1) and 2 others: kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+		},
+		"the cache is behind": {
+			objects: []client.Object{namespace("key", "web", true, "r1")}, stale: true,
+			want: "False Evicting: Waiting for namespaces web (r1): kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+		},
+		"holds nothing": {
+			objects: []client.Object{namespace("key", "web", true), ending},
+			want:    "True GivenBack: The tenant holds nothing of the pool", wantAgain: conflictRetryAfter, wantPaused: true,
+		},
+		"something was granted at the last moment": {
+			objects: []client.Object{namespace("key", "web", true, "r1")}, known: true,
+			want: "False Evicting: Waiting for namespaces web (r1): kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+		},
+		"without a pool": {noPool: true, want: "False NoPool: Without a pool nobody evicts pods: delete them, and scale the control plane down by hand"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vc := keyed("a")
+			vc.Spec.Paused = !tc.running
+			if tc.known {
+				setTrue(vc, tenancyv1alpha1.ConditionPaused, tenancyv1alpha1.ReasonGivenBack, "before")
+			}
+			owner, _ := newOwner(t, append(tc.objects, vc)...)
+			owner.Pauses = !tc.noPool
+			if tc.stale {
+				fresh := owner.Reader
+				owner, _ = newOwner(t, vc)
+				owner.Pauses, owner.Reader = true, fresh
+			}
+			again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected}, tenancy.Reason{}, nil)
+			require.NoError(t, err)
+			require.Equal(t, tc.wantAgain, again)
+			got := ""
+			if condition := meta.FindStatusCondition(owner.stored(t, "a").Status.Conditions, tenancyv1alpha1.ConditionPaused); condition != nil {
+				got = string(condition.Status) + " " + condition.Reason + ": " + condition.Message
+			}
+			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.wantPaused, IsPaused(owner.stored(t, "a")))
+		})
+	}
+}
