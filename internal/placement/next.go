@@ -81,9 +81,9 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //     where it is so no more, what left stays again. What was lost and is placed elsewhere goes on to leave: for
 //     ReturnTime whatever pods use there, then as in 5.
 //  3. What leaves because it is more than the quota stays again, as far as the quota requests it again, and takes the
-//     place of what has just been displaced. While the tenant is paused all leaves, and what it had becomes a request,
-//     which waits until it is paused no more. While the quota is lower, less counts as displaced (Displaced), and it
-//     counts again when the quota is as it was, as far as it still leaves.
+//     place of what has just been displaced. While the quota is lower, less counts as displaced (Displaced), and it
+//     counts again when the quota is as it was, as far as it still leaves. While the tenant is paused all leaves and
+//     nothing is displaced. What the namespace had becomes a request, which waits until the tenant is paused no more.
 //  4. A request for placements is granted whose slices are all reserved: what is too much leaves. It is refused where
 //     the namespace scheduler refuses it, where anything leaves, and where it does not add up to the quota any more.
 //  5. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
@@ -97,24 +97,25 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //  7. Where less stays than before, what leaves bears the name of this decision.
 //  8. Numbers of slices, home (Home), conditions, and what is to be published follow from that.
 //
-// evict is what pods use of a part that leaves, once its replacement is placed or it is preempted, sorted by super
-// cluster. Of a super cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods are
-// not evicted because the quota was lowered, nor for a larger pod (Relocate). again is when Next will have another
+// evict is what pods use of a part that leaves, once its replacement is placed, or it is preempted or paused, sorted by
+// super cluster. Of a super cluster that is lost it is all that leaves, for nobody measures what pods use there. Pods
+// are not evicted because the quota was lowered, nor for a larger pod (Relocate). again is when Next will have another
 // result although nothing else changes, 0 for never. Next has no effect on np, and equal arguments give equal results.
 func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next schedulerv1alpha1.NamespacePlacementStatus, evict []Eviction, again time.Duration) {
 	quota := Wanted(&np.Spec)
 	held := byCluster(np.Status.Placements)
 	unreplaced := recorded(np).Minus(held.grant(facts.Granted))
-	held.only(quota)
 	requested := np.Status.Requested
 	if np.Spec.Paused {
 		requested = held.remember(np, facts.Now)
 	} else {
 		held.resume()
 	}
+	held.only(quota)
 	left, returned := held.leave(&facts, unreplaced)
-	if np.Spec.Paused {
+	if np.Spec.Paused { // what left before is to be placed nowhere, either
 		held.pause(facts.Now)
+		unreplaced, left = slice.Amounts{}, slice.Amounts{}
 	}
 	held.settle(facts.Now, facts.Used)
 	unreplaced = unreplaced.Plus(left.Minus(held.keep(quota))).Minus(returned)
@@ -134,7 +135,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	if next.Displaced != nil && len(next.Displaced.Resources) > 0 {
 		next.Displaced.ChoiceUnmet = ptr.Deref(facts.ChoiceUnmet, np.Status.Displaced != nil && np.Status.Displaced.ChoiceUnmet)
 	}
-	evict = held.evictions(&facts, displaced.OfPods().IsZero())
+	evict = held.evictions(&facts, displaced.OfPods().IsZero(), np.Spec.Paused)
 	next.Slices, next.PlacedSlices = Slices(&np.Spec, next.Placements)
 	next.Clusters = Summary(next.Placements)
 	next.Home = Home(np.Status.Home, &np.Spec, next.Placements)
@@ -168,7 +169,7 @@ func byCluster(placements []schedulerv1alpha1.ClusterPlacement) holdings {
 	return held
 }
 
-// only drops storage where the quota names none. Its claims use it on, and that is taken off what the super cluster can
+// only drops storage where none is wanted. Its claims use it on, and that is taken off what the super cluster can
 // hold as what they use beyond what is reserved; so it is given to nobody.
 func (h holdings) only(quota slice.Amounts) {
 	if quota[corev1.ResourceStorage] > 0 {
@@ -239,8 +240,9 @@ func (h holdings) decide(np *schedulerv1alpha1.NamespacePlacement, now time.Time
 }
 
 // evictions returns what pods use of what is leaving. In a super cluster that is lost nobody measures it: all of it.
-// elsewhere is whether all of it is placed elsewhere: what is preempted does not wait for that.
-func (h holdings) evictions(facts *Facts, elsewhere bool) (evict []Eviction) {
+// elsewhere is whether all of it is placed elsewhere: what is preempted does not wait for that. While the tenant is paused
+// budgets do not count: what would make them allow an eviction is nowhere to run.
+func (h holdings) evictions(facts *Facts, elsewhere, paused bool) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]
 		goes := p.moves() && p.terms.Reason != schedulerv1alpha1.LeavingMoved && (elsewhere || p.isPreempted())
@@ -256,7 +258,7 @@ func (h holdings) evictions(facts *Facts, elsewhere bool) (evict []Eviction) {
 		}
 		if !excess.IsZero() {
 			evict = append(evict, Eviction{
-				Cluster: cluster, Excess: excess, Reason: p.terms.Reason, Overdue: p.isPreempted() && p.dueIn(facts.Now) == 0,
+				Cluster: cluster, Excess: excess, Reason: p.terms.Reason, Overdue: paused || p.isPreempted() && p.dueIn(facts.Now) == 0,
 			})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // pauseStory is a namespace whose tenant is paused and resumed.
@@ -43,6 +44,7 @@ func (s *pauseStory) look(paused bool, facts placement.Facts) string {
 		parts = append(parts, fmt.Sprintf("%s %s %s", request.Cause, request.State, text(request.Placements)))
 	}
 	for _, e := range evict {
+		require.Equal(s, paused, e.Overdue, "budgets count unless the tenant is paused")
 		parts = append(parts, fmt.Sprintf("evict %s in %s, %s", e.Excess, e.Cluster, e.Reason))
 	}
 	return strings.Join(parts, "; ")
@@ -125,7 +127,7 @@ func TestAPauseAndItsEnds(t *testing.T) {
 		},
 		"of a super cluster that is lost": {
 			np: displaced("2", asks("2", lost("r1", "2"))), leave: left{"r1": schedulerv1alpha1.LeavingLost},
-			wantPaused: "r1=2-2; evict cpu=2 in r1, Lost", quota: "2", wantResumed: "r1=2-2; missing cpu=2", wantText: "False Pending",
+			wantPaused: "r1=2-2; evict cpu=2 in r1, Lost", quota: "2", wantResumed: "r1=2-2; missing cpu=2; evict cpu=2 in r1, Lost", wantText: "False Pending",
 		},
 		"of a super cluster that is back": {
 			np: asks("2", lost("r1", "2")), leave: left{"r1": ""}, used: inUse,
@@ -152,4 +154,18 @@ func TestAPauseAndItsEnds(t *testing.T) {
 			require.True(t, strings.HasPrefix(s.placed(), tc.wantText+":"), s.placed())
 		})
 	}
+}
+
+// TestAPauseOfStorage: what claims use is reserved for nobody meanwhile, and remembered like all else.
+func TestAPauseOfStorage(t *testing.T) {
+	t.Parallel()
+	s := &pauseStory{T: t, np: storing("2", "4", inWith(in("r1", "2"), "4", ""))}
+	s.look(true, placement.Facts{Used: measured{"r1": stores(1, "2", "2", "3", "4")}})
+	require.Equal(t, "r1: cpu=2 - cpu=2", all(s.np.Status.Placements))
+	require.Equal(t, "r1: cpu=2,storage=4Gi", all(s.np.Status.Requested.Placements))
+	s.look(true, placement.Facts{Used: measured{"r1": {Requests: slice.Of(builders.Resources("storage", "3Gi")), Claims: 1, Decision: "1"}}})
+	require.Empty(t, s.np.Status.Placements, "the room is others', though there are volumes")
+	s.look(false, placement.Facts{})
+	require.Equal(t, "cpu=2,storage=4Gi", slice.Total(placement.Missing(s.np)).String())
+	require.Equal(t, "r1", placement.Pinned(s.np)[0].Cluster)
 }

@@ -65,6 +65,14 @@ func placedOf(np *schedulerv1alpha1.NamespacePlacement) (placed map[string]model
 	return placed, stays
 }
 
+// wantedBy returns what a namespace is to have: its quota, nothing while its tenant is paused.
+func wantedBy(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
+	if np.Spec.Paused {
+		return slice.Amounts{}
+	}
+	return slice.Of(np.Spec.Quota)
+}
+
 // describe writes a NamespacePlacement for people.
 func describe(np *schedulerv1alpha1.NamespacePlacement) string {
 	if np == nil {
@@ -79,6 +87,9 @@ func describe(np *schedulerv1alpha1.NamespacePlacement) string {
 	}
 	if np.DeletionTimestamp != nil {
 		parts = append(parts, "deleted")
+	}
+	if np.Spec.Paused {
+		parts = append(parts, "paused")
 	}
 	if displaced := np.Status.Displaced; displaced != nil {
 		parts = append(parts, fmt.Sprintf("displaced %s", slice.Of(displaced.Resources)))
@@ -155,9 +166,12 @@ func (w *modelWorld) mayLeave(np *schedulerv1alpha1.NamespacePlacement, id strin
 		return request != nil && request.State == schedulerv1alpha1.RequestGranted && w.namespace(client.ObjectKeyFromObject(np)).asked[request.Annotation]
 	case schedulerv1alpha1.LeavingMoved:
 		request := np.Status.Requested
-		return request != nil && request.State == schedulerv1alpha1.RequestGranted && request.Cause != "" && w.namespace(client.ObjectKeyFromObject(np)).ordered
+		return request != nil && request.State == schedulerv1alpha1.RequestGranted &&
+			(request.Cause == schedulerv1alpha1.MoveForResume || request.Cause != "" && w.namespace(client.ObjectKeyFromObject(np)).ordered)
 	case schedulerv1alpha1.LeavingPreempted:
 		return w.mayGiveWay(np, id)
+	case schedulerv1alpha1.LeavingPaused:
+		return np.Spec.Paused
 	}
 	return false
 }
@@ -236,7 +250,7 @@ func (w *modelWorld) checkNominated(key types.NamespacedName, before, after *sch
 		return
 	}
 	w.did["nominated"]++
-	wanted, lacks := placement.Reserved(is.Placements), slice.Of(after.Spec.Quota).Minus(stays)
+	wanted, lacks := placement.Reserved(is.Placements), wantedBy(after).Minus(stays)
 	if !placement.IsGuaranteed(after) || !wanted.Fits(lacks) {
 		w.broken("%s is nominated for %s, and lacks %s: %s", key, wanted, lacks, describe(after))
 	}
@@ -268,10 +282,13 @@ func (w *modelWorld) checkWrite(key types.NamespacedName, before, after *schedul
 	w.checkQuota(key, before, after)
 	was, stayed := placedOf(before)
 	is, stays := placedOf(after)
-	quota := slice.Of(after.Spec.Quota)
+	quota := wantedBy(after)
 	owedBefore := least(w.owed[key], quota.Minus(stayed))
 	if !equality.Semantic.DeepEqual(before.Status, after.Status) { // with the spec alone nothing was decided
 		w.owed[key] = least(w.owes(w.owed[key], was, is), larger(quota.Minus(stays), moving(is)))
+	}
+	if after.Spec.Paused { // all that it had is given up
+		w.owed[key] = slice.Amounts{}
 	}
 	owed := least(w.owed[key], quota.Minus(stays))
 	w.history[key][len(w.history[key])-1].owed = owed
@@ -328,7 +345,7 @@ func (w *modelWorld) checkQuota(key types.NamespacedName, before, after *schedul
 
 // checkFalls: what stays falls for a reason. The super cluster is left, or the quota is less.
 func (w *modelWorld) checkFalls(key types.NamespacedName, after *schedulerv1alpha1.NamespacePlacement, was, is map[string]modelPlaced, stayed, stays slice.Amounts) {
-	quota := slice.Of(after.Spec.Quota)
+	quota := wantedBy(after)
 	fallen, risen := slice.Amounts{}, slice.Amounts{}
 	for _, id := range sortedNames(both(was, is)) {
 		a, b := was[id], is[id]
@@ -401,7 +418,7 @@ var modelMoves = []schedulerv1alpha1.LeavingReason{
 var modelRequests = []schedulerv1alpha1.LeavingReason{schedulerv1alpha1.LeavingRequested, schedulerv1alpha1.LeavingMoved}
 
 // modelOwn are those that lie with the tenant: what leaves for them counts in its guarantee.
-var modelOwn = append(slices.Clone(modelRequests), schedulerv1alpha1.LeavingShrunk)
+var modelOwn = append(slices.Clone(modelRequests), schedulerv1alpha1.LeavingShrunk, schedulerv1alpha1.LeavingPaused)
 
 func least(a, b slice.Amounts) slice.Amounts { return a.Minus(a.Minus(b)) }
 
@@ -456,7 +473,10 @@ func (w *modelWorld) checkGrowth(key types.NamespacedName, before, after *schedu
 		return
 	}
 	_, stays := placedOf(after)
-	quota := slice.Of(after.Spec.Quota)
+	quota := wantedBy(after)
+	if after.Spec.Paused {
+		w.broken("%s was placed, and its tenant is paused: %s", key, describe(after))
+	}
 	if !owedBefore.OfPods().IsZero() { // its storage comes after that
 		owedBefore, owed = owedBefore.OfPods(), owed.OfPods()
 	}
@@ -573,8 +593,11 @@ func (w *modelWorld) checkRequest(key types.NamespacedName, before, after *sched
 		return
 	}
 	w.did["granted a request"]++
-	if request.Cause != "" {
+	switch request.Cause {
+	case schedulerv1alpha1.MoveForRebalance:
 		w.did["took over a move"]++
+	case schedulerv1alpha1.MoveForResume:
+		w.did["granted what it had before a pause"]++
 	}
 	wanted := map[string]slice.Amounts{}
 	for i := range request.Placements {
@@ -598,8 +621,8 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 	for _, id := range sortedNames(was) {
 		a, b := was[id], is[id]
 		released, lacks := a.reserved.Minus(b.reserved), owed.OfPods()
-		if np := w.meta.objects[key]; np != nil && !placement.NamesStorage(np) {
-			released = released.OfPods() // of storage that no quota names any more none is reserved
+		if np := w.meta.objects[key]; np != nil && (!placement.NamesStorage(np) || np.Spec.Paused) {
+			released = released.OfPods() // of storage that is not wanted any more none is reserved
 		}
 		if a.leavesFor(schedulerv1alpha1.LeavingReturned) {
 			lacks = least(lacks, released) // it is too much: what it has of what is lacking stays again
@@ -612,7 +635,7 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 			continue
 		case !released.Fits(a.leaving):
 			w.broken("%s gave back %s of %s, where %s was leaving", key, released, id, a.leaving)
-		case a.reason != schedulerv1alpha1.LeavingShrunk && a.reason != schedulerv1alpha1.LeavingPreempted && !lacks.IsZero():
+		case a.reason != schedulerv1alpha1.LeavingShrunk && a.reason != schedulerv1alpha1.LeavingPaused && a.reason != schedulerv1alpha1.LeavingPreempted && !lacks.IsZero():
 			w.broken("%s gave back %s of %s before it had as much elsewhere, which lacks %s", key, released, id, lacks)
 		}
 		w.did["released "+string(a.reason)]++
@@ -621,7 +644,7 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 
 // checkEviction: only pods that have not ended are evicted, from where their namespace leaves, once it is whole
 // elsewhere but for its storage. They are deleted without being asked about only where the super cluster is lost and
-// they are not Ready.
+// they are not Ready, and where the tenant is paused.
 func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 	name, overdue := pod.object.Name, false
 	if pod.isTerminal() && !pod.finished.After(w.clock.Now().Add(-modelWindow)) {
@@ -630,6 +653,10 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 	leaves := func(event modelPlacementEvent) bool {
 		placed, _ := placedOf(event.placement)
 		here := placed[pod.cluster]
+		if event.placement != nil && event.placement.Spec.Paused {
+			overdue = true
+			return deletes && !here.leaving.IsZero()
+		}
 		if here.leavesFor(schedulerv1alpha1.LeavingPreempted) { // it need not be whole elsewhere
 			overdue = overdue || !w.clock.Now().Before(here.deadline)
 			return !deletes || overdue
@@ -807,6 +834,7 @@ func (w *modelWorld) settles() {
 			w.chooses(key, "")
 		}
 	}
+	w.checkPaused()
 	for range 120 {
 		w.clock.SetTime(w.clock.Now().Add(10 * time.Second))
 		w.settleRound()
@@ -816,6 +844,27 @@ func (w *modelWorld) settles() {
 	}
 	for _, tenant := range sortedNames(w.tenants) {
 		w.checkGuarantees(tenant)
+	}
+}
+
+// checkPaused: a tenant that is paused holds nothing after a while. Then it goes on.
+func (w *modelWorld) checkPaused() {
+	paused := slices.DeleteFunc(sortedNames(w.tenants), func(tenant string) bool { return !w.policies[tenant].Paused() })
+	if len(paused) == 0 {
+		return
+	}
+	for range 60 {
+		w.clock.SetTime(w.clock.Now().Add(10 * time.Second))
+		w.settleRound()
+	}
+	for _, key := range w.keys {
+		if np := w.meta.objects[key]; slices.Contains(paused, key.Namespace) && np != nil && len(np.Status.Placements) > 0 {
+			w.broken("the tenant of %s is paused for 10 minutes: %s", key, describe(np))
+		}
+	}
+	for _, tenant := range paused {
+		w.did["settled, paused"]++
+		w.policies[tenant].Pause(false)
 	}
 }
 
@@ -891,7 +940,7 @@ func (w *modelWorld) checkGuarantees(tenant string) {
 				holds = holds.Plus(p.leaving)
 			}
 		}
-		asks := larger(slice.Of(np.Spec.Quota), holds).OfPods() // no storage is guaranteed
+		asks := larger(wantedBy(np), holds).OfPods() // no storage is guaranteed
 		within := isGuaranteed && asks.Fits(left)
 		if within {
 			left = left.Minus(asks)
@@ -900,7 +949,7 @@ func (w *modelWorld) checkGuarantees(tenant string) {
 		if placement.IsGuaranteed(np) != within {
 			w.broken("%s asks for %s, and of the guarantee %s is left: %s", key, asks, left, describe(np))
 		}
-		if lacking := slice.Of(np.Spec.Quota).Minus(stays); within && !lacking.IsZero() && slice.Count(lacking, slice.Of(np.Spec.Slice)) == 1 {
+		if lacking := wantedBy(np).Minus(stays); within && !lacking.IsZero() && slice.Count(lacking, slice.Of(np.Spec.Slice)) == 1 {
 			w.checkNothingHelps(key, lacking)
 		}
 	}

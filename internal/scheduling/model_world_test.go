@@ -430,6 +430,9 @@ func (w *modelWorld) guarantees(tenant string) {
 	w.policies[tenant].Set(current)
 }
 
+// pauses pauses a tenant, or lets it go on, as an operator does.
+func (w *modelWorld) pauses(tenant string) { w.policies[tenant].Pause(w.random.IntN(3) == 0) }
+
 // ordersMove orders a move of unused slices, as an operator does.
 func (w *modelWorld) ordersMove(key types.NamespacedName) {
 	np := w.meta.objects[key]

@@ -262,7 +262,7 @@ func (r *reader) request(defaults slice.Amounts) {
 		if len(spec.Quota) == 0 && invalid == nil && !exists {
 			continue // it requests nothing
 		}
-		spec.Priority, spec.Weight, spec.NodeSelector = np.Spec.Priority, np.Spec.Weight, np.Spec.NodeSelector
+		spec.Priority, spec.Weight, spec.NodeSelector, spec.Paused = np.Spec.Priority, np.Spec.Weight, np.Spec.NodeSelector, np.Spec.Paused
 		chosen, refused := clusterchoice.Of(namespace, &np.Spec, nil)
 		if spec.ClusterChoice = chosen; refused != nil {
 			spec.Slice, spec.Quota, invalid = np.Spec.Slice, np.Spec.Quota, cmp.Or(invalid, refused)

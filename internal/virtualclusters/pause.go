@@ -56,7 +56,7 @@ func (o *Owner) paused(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) 
 		named += fmt.Sprintf(" and %d others", others)
 	}
 	condition.Reason, condition.Message = tenancyv1alpha1.ReasonEvicting, fmt.Sprintf(
-		"Waiting for namespaces %s: kubectl -n %s get nsp; Events about their quotas say which pods cannot be evicted", named, tenancy.ClusterKey(vc))
+		"Waiting for namespaces %s: kubectl -n %s get nsp; Events about their quotas say which pods cannot be deleted", named, tenancy.ClusterKey(vc))
 	return condition, pauseRetryAfter, nil
 }
 

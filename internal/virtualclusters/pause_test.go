@@ -45,15 +45,15 @@ func TestReportOfAPause(t *testing.T) {
 		"no more":    {known: true, running: true},
 		"holds something": {
 			objects: []client.Object{namespace("key", "web", true, "r1", "r2"), namespace("key", "b", true), namespace("other", "c", true, "r1")},
-			want:    "False Evicting: Waiting for namespaces web (r1, r2): kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+			want:    "False Evicting: Waiting for namespaces web (r1, r2): kubectl -n key get nsp; Events about their quotas say which pods cannot be deleted", wantAgain: pauseRetryAfter,
 		},
 		"many": {
 			objects: []client.Object{namespace("key", "a", true, "r1"), namespace("key", "b", false), namespace("key", "c", true, "r1"), namespace("key", "d", true, "r1"), namespace("key", "e", true, "r1")},
-			want:    "False Evicting: Waiting for namespaces a (r1), b (not paused yet), c (r1) and 2 others: kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+			want:    "False Evicting: Waiting for namespaces a (r1), b (not paused yet), c (r1) and 2 others: kubectl -n key get nsp; Events about their quotas say which pods cannot be deleted", wantAgain: pauseRetryAfter,
 		},
 		"the cache is behind": {
 			objects: []client.Object{namespace("key", "web", true, "r1")}, stale: true,
-			want: "False Evicting: Waiting for namespaces web (r1): kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+			want: "False Evicting: Waiting for namespaces web (r1): kubectl -n key get nsp; Events about their quotas say which pods cannot be deleted", wantAgain: pauseRetryAfter,
 		},
 		"holds nothing": {
 			objects: []client.Object{namespace("key", "web", true), ending},
@@ -61,7 +61,7 @@ func TestReportOfAPause(t *testing.T) {
 		},
 		"something was granted at the last moment": {
 			objects: []client.Object{namespace("key", "web", true, "r1")}, known: true,
-			want: "False Evicting: Waiting for namespaces web (r1): kubectl -n key get nsp; Events about their quotas say which pods cannot be evicted", wantAgain: pauseRetryAfter,
+			want: "False Evicting: Waiting for namespaces web (r1): kubectl -n key get nsp; Events about their quotas say which pods cannot be deleted", wantAgain: pauseRetryAfter,
 		},
 		"without a pool": {noPool: true, want: "False NoPool: Without a pool nobody evicts pods: delete them, and scale the control plane down by hand"},
 	} {

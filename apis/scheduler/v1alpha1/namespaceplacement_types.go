@@ -146,7 +146,7 @@ type NamespacePlacementSpec struct {
 	QuotaGoneSince *metav1.Time `json:"quotaGoneSince,omitempty"`
 
 	// paused is whether the operator has paused the tenant (spec.paused of its VirtualCluster). Nothing is reserved then
-	// whatever the quota says, and pods are evicted; the quota counts for the tenant's limits, and is reserved again
+	// whatever the quota says, and pods are deleted; the quota counts for the tenant's limits, and is reserved again
 	// when the tenant is paused no more.
 	// +optional
 	Paused bool `json:"paused,omitempty"`

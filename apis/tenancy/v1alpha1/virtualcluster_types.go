@@ -47,8 +47,8 @@ const (
 	ConditionPaused = "Paused"
 	// ReasonGivenBack: all that the tenant held of the pool was given back.
 	ReasonGivenBack = "GivenBack"
-	// ReasonEvicting: pods of the tenant are being evicted from super clusters, or super clusters have yet to show that
-	// what they used is free. The message says where.
+	// ReasonEvicting: pods of the tenant are being deleted, or super clusters have yet to show that what they used is
+	// free. The message says where.
 	ReasonEvicting = "Evicting"
 	// ReasonNoPool: the tenant is in a single super cluster without a pool, where nobody can pause it.
 	ReasonNoPool = "NoPool"
@@ -175,9 +175,9 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}-[0-9]{1,5}$') && int(self.split('-')[0]) >= 1 && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="give the first and the last port, for example 30100-30199"
 	ServiceNodePortRange string `json:"serviceNodePortRange,omitempty"`
 
-	// paused is whether the tenant gives back what it holds of the pool, until it is paused no more: its pods are evicted
-	// within their disruption budgets, its slices are given to others, and once nothing is left vc-manager scales the
-	// control plane that it made to nothing. Objects, volumes and quotas stay. A tenant that is paused no more waits for
+	// paused is whether the tenant gives back what it holds of the pool, until it is paused no more: its pods are deleted,
+	// whatever their disruption budgets say, its slices are given to others, and once nothing is left vc-manager scales
+	// the control plane that it made to nothing. All other objects, volumes and quotas stay. A tenant that is paused no more waits for
 	// room like a new one, and has it where it had it before if that is free.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
