@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,14 +49,15 @@ func (p *holding) isPaused() bool {
 	return !p.leaving.IsZero() && p.terms.Reason == schedulerv1alpha1.LeavingPaused
 }
 
-// paused returns condition Placed of a namespace whose tenant is paused.
+// paused returns condition Placed of a namespace whose tenant is paused. It names no amounts: each pod that ends would
+// be an Event.
 func paused(next *schedulerv1alpha1.NamespacePlacementStatus) *metav1.Condition {
 	condition := &metav1.Condition{
 		Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: schedulerv1alpha1.ReasonPaused,
 		Message: "The operator has paused the tenant: nothing is placed",
 	}
-	if held := Reserved(next.Placements); !held.IsZero() {
-		condition.Message += fmt.Sprintf(", and %s stays reserved until its super clusters show that it is free%s", held, leavingClusters(next.Placements))
+	if len(next.Placements) > 0 {
+		condition.Message += ", and what is reserved stays so until its super clusters show that it is free" + leavingClusters(next.Placements)
 	}
 	return condition
 }

@@ -110,7 +110,7 @@ func (r *RelocationReconciler) Reconcile(ctx context.Context, item dispatch.Requ
 		return reconcile.Result{}, readErr
 	}
 	now, interval := r.Clock.Now(), namespaces.MovesInterval(r.Policy)
-	if apierrors.IsNotFound(err) || np == nil || np.Spec.NamespaceUID != namespace.UID || np.DeletionTimestamp != nil || interval == 0 {
+	if apierrors.IsNotFound(err) || np == nil || np.Spec.NamespaceUID != namespace.UID || np.DeletionTimestamp != nil || np.Spec.Paused || interval == 0 {
 		delete(r.Attempts, item.Namespace) // a pod that waits on asks again (scheduling.podHandler)
 		return reconcile.Result{}, nil
 	}
