@@ -111,7 +111,7 @@ func Next(np *schedulerv1alpha1.NamespacePlacement, facts Facts) (next scheduler
 	} else {
 		held.resume()
 	}
-	held.only(quota)
+	held.only(slice.Of(np.Spec.Quota))
 	left, returned := held.leave(&facts, unreplaced)
 	if np.Spec.Paused { // what left before is to be placed nowhere, either
 		held.pause(facts.Now)
@@ -169,7 +169,7 @@ func byCluster(placements []schedulerv1alpha1.ClusterPlacement) holdings {
 	return held
 }
 
-// only drops storage where none is wanted. Its claims use it on, and that is taken off what the super cluster can
+// only drops storage where the quota names none. Its claims use it on, and that is taken off what the super cluster can
 // hold as what they use beyond what is reserved; so it is given to nobody.
 func (h holdings) only(quota slice.Amounts) {
 	if quota[corev1.ResourceStorage] > 0 {

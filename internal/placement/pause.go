@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,14 @@ func Wanted(spec *schedulerv1alpha1.NamespacePlacementSpec) slice.Amounts {
 		return slice.Amounts{}
 	}
 	return slice.Of(spec.Quota)
+}
+
+// isPausing reports whether nothing of a namespace is to be placed because its tenant is paused, or was when its status
+// was written last: what stays after that is not decided yet.
+func isPausing(np *schedulerv1alpha1.NamespacePlacement) bool {
+	return np.Spec.Paused || slices.ContainsFunc(np.Status.Placements, func(p schedulerv1alpha1.ClusterPlacement) bool {
+		return p.Leaving != nil && p.Leaving.Reason == schedulerv1alpha1.LeavingPaused
+	})
 }
 
 // pause lets all leave. What leaves a super cluster that is lost, or for another namespace, goes on to do so: there is
@@ -56,7 +65,7 @@ func paused(next *schedulerv1alpha1.NamespacePlacementStatus) *metav1.Condition 
 		Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse, Reason: schedulerv1alpha1.ReasonPaused,
 		Message: "The operator has paused the tenant: nothing is placed",
 	}
-	if len(next.Placements) > 0 {
+	if !Reserved(next.Placements).OfPods().IsZero() {
 		condition.Message += ", and what is reserved stays so until its super clusters show that it is free" + leavingClusters(next.Placements)
 	}
 	return condition
@@ -73,7 +82,7 @@ func resumes(next *schedulerv1alpha1.NamespacePlacementStatus) string {
 // remember returns, while the tenant is paused, the request for what the namespace had before, nil where that is not
 // what its quota asks for: then it is placed like a new one afterwards.
 func (h holdings) remember(np *schedulerv1alpha1.NamespacePlacement, now time.Time) *schedulerv1alpha1.RequestedPlacements {
-	if request := np.Status.Requested; request != nil && request.Cause == schedulerv1alpha1.MoveForResume {
+	if request := np.Status.Requested; waiting(request) && request.Cause == schedulerv1alpha1.MoveForResume {
 		return request
 	}
 	quota := slice.Of(np.Spec.Quota)

@@ -156,16 +156,54 @@ func TestAPauseAndItsEnds(t *testing.T) {
 	}
 }
 
-// TestAPauseOfStorage: what claims use is reserved for nobody meanwhile, and remembered like all else.
+// TestAPauseOfStorage: what claims use stays reserved for them, and is what the namespace has already afterwards.
 func TestAPauseOfStorage(t *testing.T) {
 	t.Parallel()
 	s := &pauseStory{T: t, np: storing("2", "4", inWith(in("r1", "2"), "4", ""))}
 	s.look(true, placement.Facts{Used: measured{"r1": stores(1, "2", "2", "3", "4")}})
-	require.Equal(t, "r1: cpu=2 - cpu=2", all(s.np.Status.Placements))
+	require.Equal(t, "r1: cpu=2,storage=4Gi - cpu=2,storage=4Gi", all(s.np.Status.Placements))
 	require.Equal(t, "r1: cpu=2,storage=4Gi", all(s.np.Status.Requested.Placements))
 	s.look(true, placement.Facts{Used: measured{"r1": {Requests: slice.Of(builders.Resources("storage", "3Gi")), Claims: 1, Decision: "1"}}})
-	require.Empty(t, s.np.Status.Placements, "the room is others', though there are volumes")
+	require.Equal(t, "r1: storage=3Gi - storage=3Gi", all(s.np.Status.Placements))
+	require.Equal(t, "False Paused: The operator has paused the tenant: nothing is placed", s.placed())
 	s.look(false, placement.Facts{})
-	require.Equal(t, "cpu=2,storage=4Gi", slice.Total(placement.Missing(s.np)).String())
+	require.Equal(t, "r1: storage=3Gi", all(s.np.Status.Placements))
+	require.Equal(t, "cpu=2,storage=1Gi", slice.Total(placement.Missing(s.np)).String())
 	require.Equal(t, "r1", placement.Pinned(s.np)[0].Cluster)
+}
+
+// TestAPauseWhoseEndIsHalfWritten: until the status is decided anew nothing is missing, for what leaves yet stays then.
+func TestAPauseWhoseEndIsHalfWritten(t *testing.T) {
+	t.Parallel()
+	s := &pauseStory{T: t, np: asks("2", in("r1", "1"), in("r2", "1"))}
+	s.look(true, placement.Facts{Used: measured{"r1": {Gone: true}, "r2": uses("1", "1")}})
+	s.np.Spec.Paused = false
+	require.Empty(t, placement.Missing(s.np))
+	require.Empty(t, placement.Pinned(s.np))
+	require.Equal(t, "r2=1; missing cpu=1; Resume Waiting r1=1 r2=1", s.look(false, placement.Facts{}))
+}
+
+// TestTwoPauses: the second one remembers what the namespace has got after the first.
+func TestTwoPauses(t *testing.T) {
+	t.Parallel()
+	s := &pauseStory{T: t, np: asks("1", in("r1", "1"))}
+	gone := placement.Facts{Used: measured{"r1": {Gone: true}, "r2": {Gone: true}}}
+	s.look(true, gone)
+	s.look(false, placement.Facts{Unschedulable: "full"})
+	require.Equal(t, "r2=1; Resume Refused r1=1", s.look(false, placement.Facts{Granted: grants{"r2": cpus("1")}}))
+	require.Equal(t, "Resume Waiting r2=1", s.look(true, gone))
+	require.Equal(t, "r2=1; Resume Granted r2=1", s.look(false, placement.Facts{Granted: grants{"r2": cpus("1")}}))
+	require.Equal(t, "Resume Waiting r2=1", s.look(true, gone), "also where the tenant's annotation was never written")
+}
+
+// TestAPauseOfPartsOfSlices: what it had is had again, in however many parts of slices it is.
+func TestAPauseOfPartsOfSlices(t *testing.T) {
+	t.Parallel()
+	np := asks("4", in("r1", "3"), in("r2", "1"))
+	np.Spec.Slice = cpu("2")
+	np.Status.Placements[0].Slices = 2
+	s := &pauseStory{T: t, np: np}
+	s.look(true, placement.Facts{Used: measured{"r1": {Gone: true}, "r2": {Gone: true}}})
+	require.Equal(t, "missing cpu=4; Resume Waiting r1=3 r2=1", s.look(false, placement.Facts{}))
+	require.Equal(t, "r1=3 r2=1; Resume Granted r1=3 r2=1", s.look(false, placement.Facts{Granted: grants{"r1": cpus("3"), "r2": cpus("1")}}))
 }

@@ -100,6 +100,9 @@ func IsDecided(placement *schedulerv1alpha1.NamespacePlacement) bool {
 // pool has can leave a super cluster nevertheless. Of what is displaced storage comes last: volumes do not move, and
 // what they use of it need not be anywhere else before pods can be.
 func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
+	if isPausing(placement) {
+		return nil
+	}
 	if pinned := Pinned(placement); len(pinned) > 0 {
 		runs := make([]slice.Run, len(pinned))
 		for i := range pinned {

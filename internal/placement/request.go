@@ -169,7 +169,7 @@ type PinnedRun struct {
 // Pinned returns the slices that a request of the tenant still needs, sorted by super cluster, nil where no request
 // waits for the namespace scheduler. They are placed together, in place of anything else that lacks.
 func Pinned(np *schedulerv1alpha1.NamespacePlacement) []PinnedRun {
-	if np.Spec.Paused || !waiting(np.Status.Requested) || unmet(np) != "" {
+	if isPausing(np) || !waiting(np.Status.Requested) || unmet(np) != "" {
 		return nil
 	}
 	staying := map[string]slice.Amounts{}
@@ -197,7 +197,8 @@ func unmet(np *schedulerv1alpha1.NamespacePlacement) string {
 	for i := range request.Placements {
 		total += int64(request.Placements[i].Slices)
 	}
-	if len(request.Placements) > 0 && (!wanted.Fits(quota) || !quota.Fits(wanted) || total != slice.Count(quota, slice.Of(np.Spec.Slice))) {
+	isOtherCount := total != slice.Count(quota, slice.Of(np.Spec.Slice)) && request.Cause != schedulerv1alpha1.MoveForResume
+	if len(request.Placements) > 0 && (!wanted.Fits(quota) || !quota.Fits(wanted) || isOtherCount) {
 		return "the quota or the slice of the namespace has changed meanwhile"
 	}
 	return ""
@@ -228,6 +229,9 @@ func (h holdings) meet(np *schedulerv1alpha1.NamespacePlacement, facts *Facts) *
 	for i := range request.Placements {
 		p := &request.Placements[i]
 		if wanted[p.Cluster] = slice.Of(p.Reserved); h[p.Cluster] == nil || !wanted[p.Cluster].Fits(h[p.Cluster].staying()) {
+			if request.Cause == schedulerv1alpha1.MoveForResume && slice.Of(np.Spec.Quota).Fits(h.staying()) {
+				refuse(request, "it is placed elsewhere by now")
+			}
 			return request
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -66,7 +67,8 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 	}
 	s.state.Pods = controlplane.MembersOf(s.told)
 	if s.set.ResourceVersion != "" { // it may have pods of which the ConfigMap does not know, and never gets fewer
-		s.state.Pods = max(s.state.Pods, min(controlplane.MaxMembers, replicasOf(s.set.Spec.Replicas)))
+		paused, _ := strconv.Atoi(s.set.Annotations[annotationReplicas])
+		s.state.Pods = max(s.state.Pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
 	}
 	if s.told.ResourceVersion != "" {
 		s.state.New = controlplane.IsNew(s.told)

@@ -3,6 +3,8 @@ package provision
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +15,10 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/tenancy"
 )
+
+// annotationReplicas is how many pods a workload had when it was scaled to nothing: a store never gets fewer. Written by
+// vc-manager; read by vc-manager.
+const annotationReplicas = "tenancy.x-k8s.io/paused-replicas"
 
 // pause scales a control plane to nothing, each program when those that ask it have ended. Volumes and all objects stay:
 // the stages make of them what was there before. It needs no ClusterVersion.
@@ -61,8 +67,11 @@ func (r *Reconciler) end(ctx context.Context, workload client.Object, name clien
 	if replicasOf(*wanted) == 0 {
 		return pods > 0 || observed < workload.GetGeneration(), nil
 	}
+	annotations := maps.Clone(workload.GetAnnotations())
+	delete(annotations, annotationApplied) // so that it is applied again
+	annotations[annotationReplicas] = strconv.Itoa(int(replicasOf(*wanted)))
+	workload.SetAnnotations(annotations)
 	*wanted = ptr.To[int32](0)
-	delete(workload.GetAnnotations(), annotationApplied) // so that it is applied again
 	if err := r.Client.Patch(ctx, workload, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
 		return false, fmt.Errorf("scaling %s %s to nothing: %w", kindOf(workload), name, err)
 	}

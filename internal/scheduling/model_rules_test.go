@@ -621,8 +621,8 @@ func (w *modelWorld) checkReleases(key types.NamespacedName, was, is map[string]
 	for _, id := range sortedNames(was) {
 		a, b := was[id], is[id]
 		released, lacks := a.reserved.Minus(b.reserved), owed.OfPods()
-		if np := w.meta.objects[key]; np != nil && (!placement.NamesStorage(np) || np.Spec.Paused) {
-			released = released.OfPods() // of storage that is not wanted any more none is reserved
+		if np := w.meta.objects[key]; np != nil && !placement.NamesStorage(np) {
+			released = released.OfPods() // of storage that no quota names any more none is reserved
 		}
 		if a.leavesFor(schedulerv1alpha1.LeavingReturned) {
 			lacks = least(lacks, released) // it is too much: what it has of what is lacking stays again
@@ -858,7 +858,7 @@ func (w *modelWorld) checkPaused() {
 		w.settleRound()
 	}
 	for _, key := range w.keys {
-		if np := w.meta.objects[key]; slices.Contains(paused, key.Namespace) && np != nil && len(np.Status.Placements) > 0 {
+		if np := w.meta.objects[key]; slices.Contains(paused, key.Namespace) && np != nil && !placement.Reserved(np.Status.Placements).OfPods().IsZero() {
 			w.broken("the tenant of %s is paused for 10 minutes: %s", key, describe(np))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/placement"
@@ -81,4 +83,32 @@ func TestANamespaceOfAPausedTenant(t *testing.T) {
 	require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), namespace, ""))
 	b.pause(false)
 	require.Equal(t, int64(2), placement.Missing(b.stored()["web"])[0].Count)
+}
+
+// TestANamespaceThatNeverEndsIsPaused: a finalizer of the tenant keeps nothing of the pool.
+func TestANamespaceThatNeverEndsIsPaused(t *testing.T) {
+	t.Parallel()
+	b := newTenantBed(t, web())
+	b.quota("web", "1")
+	b.settle()
+	b.grant("web", "r1")
+	b.settle()
+	evicts := &noted{}
+	b.controller.reconcile[dispatch.ConcernNamespace].(*namespaces.Reconciler).Evictor = evicts
+	b.usage.Set("r1", "web", bounded("1", "1"))
+	ends := web()
+	ends.DeletionTimestamp, ends.Finalizers = ptr.To(metav1.NewTime(b.clock.Now())), []string{"example.com/never"}
+	require.NoError(t, b.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), ends, ""))
+	b.settle()
+	require.Equal(t, "r1=1 ", b.reserved())
+	require.Empty(t, evicts.lines)
+	b.pause(true)
+	require.Equal(t, "r1=1-1 ", b.reserved())
+	require.Contains(t, evicts.lines, "web r1 cpu=1 Paused")
+	b.usage.Set("r1", "web", b.answered("r1", "0", "0"))
+	b.freed()
+	b.settle()
+	require.Empty(t, b.reserved())
+	b.pause(false)
+	require.Empty(t, placement.Missing(b.stored()["web"]), "nothing is placed for what ends")
 }

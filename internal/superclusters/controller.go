@@ -37,6 +37,7 @@ import (
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters/usage"
+	"github.com/superpool/superpool/internal/superclusters/warnings"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -75,7 +76,7 @@ type Controller struct {
 	supervisor engage.Supervisor[*connection]
 	owners     idOwners
 	writer     writer
-	warnings   warnings
+	warnings   warnings.Warnings
 	measures   measures
 
 	mu         sync.Mutex
@@ -91,7 +92,7 @@ func (c *Controller) setDefaults() {
 	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", cmp.Or(c.ProbePeriod, probePeriod), longestDelay
 	c.supervisor.RetryPeriod = retryPeriod
 	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf}
-	c.warnings.recorder = c.Recorder
+	c.warnings.Recorder = c.Recorder
 	c.declared, c.podsListed = map[types.NamespacedName]usage.Declared{}, map[types.NamespacedName]time.Time{}
 	c.retiring, c.measures.emptied = map[string]types.NamespacedName{}, c.emptied
 }
@@ -213,7 +214,7 @@ func (c *Controller) selects(cluster *metav1.PartialObjectMetadata) bool {
 // its labels become, and an Event says so: tenants have something there.
 func (c *Controller) leavesOut(ctx context.Context, cluster *metav1.PartialObjectMetadata) (bool, error) {
 	if c.selects(cluster) {
-		c.warnings.set(cluster, "selector", tenancy.Reason{})
+		c.warnings.Set(cluster, "selector", tenancy.Reason{})
 		return false, nil
 	}
 	name := client.ObjectKeyFromObject(cluster)
@@ -226,7 +227,7 @@ func (c *Controller) leavesOut(ctx context.Context, cluster *metav1.PartialObjec
 			return true, nil
 		}
 	}
-	c.warnings.set(cluster, "selector", tenancy.Reason{Reason: ReasonClusterNotSelected, Message: fmt.Sprintf(
+	c.warnings.Set(cluster, "selector", tenancy.Reason{Reason: ReasonClusterNotSelected, Message: fmt.Sprintf(
 		"The labels of this Cluster do not match --cluster-selector %s of vc-scheduler. It stays a super cluster, for it is one: label it, or drain it and delete it", c.Selector)})
 	return false, nil
 }
@@ -243,10 +244,10 @@ func failureOf(state engage.State) tenancy.Reason {
 // that owns id has one Node, which its connection writes; those of other ids are retired.
 func (c *Controller) report(ctx context.Context, cluster *metav1.PartialObjectMetadata, id string, reason tenancy.Reason) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(cluster)
-	c.warnings.set(cluster, "connection", reason)
+	c.warnings.Set(cluster, "connection", reason)
 	result := reconcile.Result{}
 	if reason != (tenancy.Reason{}) || id != "" {
-		result.RequeueAfter = eventPeriod // to record a lasting failure again, and to list pods again
+		result.RequeueAfter = warnings.Period // to record a lasting failure again, and to list pods again
 	}
 	if id != "" {
 		c.checkPods(ctx, cluster, id)
@@ -351,12 +352,12 @@ func (c *Controller) warnInvalid(cluster *metav1.PartialObjectMetadata, topic, a
 	if err != nil {
 		why = tenancy.Reason{Reason: reason, Message: fmt.Sprintf("Annotation %s: %v", annotation, err)}
 	}
-	c.warnings.set(cluster, topic, why)
+	c.warnings.Set(cluster, topic, why)
 }
 
 func (c *Controller) forget(cluster types.NamespacedName) {
 	c.owners.forget(cluster)
-	c.warnings.forget(cluster)
+	c.warnings.Forget(cluster)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.declared, cluster)

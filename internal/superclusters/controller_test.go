@@ -25,6 +25,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/superclusters/usage"
+	"github.com/superpool/superpool/internal/superclusters/warnings"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/test/builders"
 )
@@ -118,7 +119,7 @@ func TestReconcileATrouble(t *testing.T) {
 	for range 2 {
 		result, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: firstCluster})
 		require.NoError(t, err)
-		require.Equal(t, reconcile.Result{RequeueAfter: eventPeriod}, result)
+		require.Equal(t, reconcile.Result{RequeueAfter: warnings.Period}, result)
 	}
 	require.Contains(t, <-recorder.Events, "Warning SecretNotFound ")
 	require.Empty(t, recorder.Events)
@@ -151,7 +152,7 @@ func TestClustersThatAreNotSelected(t *testing.T) {
 	require.Zero(t, reconciled(never))
 	require.Empty(t, recorder.Events)
 	for range 2 {
-		require.Equal(t, reconcile.Result{RequeueAfter: eventPeriod}, reconciled(is))
+		require.Equal(t, reconcile.Result{RequeueAfter: warnings.Period}, reconciled(is))
 	}
 	require.Contains(t, <-recorder.Events, "Warning ClusterNotSelected The labels of this Cluster do not match --cluster-selector pool=superpool of vc-scheduler")
 	require.Contains(t, <-recorder.Events, "Warning SecretNotFound ", "it is connected to as any other")

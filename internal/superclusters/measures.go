@@ -360,26 +360,41 @@ func (c *Controller) Held(ctx context.Context, namespace types.NamespacedName, u
 			held[id] = mayUse
 		}
 	}
+	return held, c.isComplete(ctx, measured)
+}
+
+// Runs returns the super clusters where pods of a tenant run, or may, by its cluster key. It returns false as Held does.
+func (c *Controller) Runs(ctx context.Context, key string) (running []string, complete bool) {
+	measured := c.measures.all()
+	for id, ledger := range measured {
+		if ledger.Runs(key) {
+			running = append(running, id)
+		}
+	}
+	slices.Sort(running)
+	return running, c.isComplete(ctx, measured)
+}
+
+// isComplete returns whether measured are all super clusters of which a ledger is to be expected.
+func (c *Controller) isComplete(ctx context.Context, measured map[string]*usage.Ledger) bool {
 	c.measures.mu.Lock()
 	started := c.measures.started
 	c.measures.mu.Unlock()
 	switch {
 	case started.IsZero():
-		return held, false
+		return false
 	case time.Since(started) >= heldPatience:
-		return held, true
+		return true
 	}
 	nodes, err := c.virtualNodes(ctx)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Looking for super clusters that were not measured")
-		return held, false
+		return false
 	}
-	for i := range nodes {
-		if _, known := measured[nodes[i].Name]; !known && nodes[i].Annotations[AnnotationClusterRef] != "" {
-			return held, false
-		}
-	}
-	return held, true
+	return !slices.ContainsFunc(nodes, func(node corev1.Node) bool {
+		_, known := measured[node.Name]
+		return !known && node.Annotations[AnnotationClusterRef] != ""
+	})
 }
 
 // isGone returns whether no Cluster stands for a super cluster any more. It returns false when it does not know: a

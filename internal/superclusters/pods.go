@@ -12,11 +12,12 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/superpool/superpool/internal/superclusters/warnings"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // podsPeriod is how often the pods of a virtual Node are listed.
-const podsPeriod = eventPeriod
+const podsPeriod = warnings.Period
 
 // checkPods warns of pods of the meta cluster that are bound to the virtual Node of a Cluster: no kubelet runs them, so
 // they hang (a DaemonSet that tolerates everything is the usual case, see docs/meta-cluster.md). It lists at most once
@@ -41,7 +42,7 @@ func (c *Controller) checkPods(ctx context.Context, cluster *metav1.PartialObjec
 		klog.FromContext(ctx).Error(err, "Listing the pods of a virtual node", "node", id)
 		return
 	}
-	c.warnings.set(cluster, "pods", podsOnVirtualNode(id, list.Items))
+	c.warnings.Set(cluster, "pods", podsOnVirtualNode(id, list.Items))
 }
 
 // podsOnVirtualNode returns what is wrong with pods on a virtual Node, the zero Reason for none.

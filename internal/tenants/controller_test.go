@@ -555,7 +555,7 @@ func TestPausedTenant(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, builders.VirtualCluster("a"), secretWith("a", "t1"))
-		h.Lifecycle.(*virtualclusters.Owner).Pauses = true
+		h.Lifecycle.(*virtualclusters.Owner).Runs = func(context.Context, string) ([]string, bool) { return nil, true }
 		pause := func(paused bool) {
 			vc := &tenancyv1alpha1.VirtualCluster{}
 			require.NoError(t, h.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, vc))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,11 +48,15 @@ type Owner struct {
 	Reader client.Reader
 	// Recorder records Events on VirtualClusters.
 	Recorder record.EventRecorder
-	// Pauses is whether namespaces give back what they hold while a VirtualCluster is to be paused.
-	Pauses bool
+	// Runs returns the super clusters where pods of a tenant run, or may, by its cluster key, and false while others may.
+	// Nil: there is no pool, and nobody can be paused.
+	Runs func(ctx context.Context, key string) (superClusters []string, complete bool)
 	// Left returns, by live reads, the super clusters that hold anything of a VirtualCluster, by its cluster key and
 	// UID, or do not say that they hold nothing. Nil: none does once its NamespacePlacements are gone.
 	Left func(ctx context.Context, key string, uid types.UID) ([]string, error)
+
+	// idle holds the UIDs of VirtualClusters that this process has found to run nothing since they were to be paused.
+	idle sync.Map
 }
 
 // Prepare adds the finalizer, creates the root namespace and writes the cluster key, each only where it is missing. It

@@ -13,6 +13,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -30,37 +31,62 @@ func IsPaused(vc *tenancyv1alpha1.VirtualCluster) bool {
 }
 
 // paused returns condition Paused, nil for none, and after how long it may be another, 0 for never. That nothing is held
-// is believed of a live read first; later a cache will do, which finds what was granted at the very moment.
+// is believed of a live read first, and once in each process of super clusters, too: what is stored may be lost, or of
+// another day. Later a cache will do, which finds what was granted at the very moment.
 func (o *Owner) paused(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*metav1.Condition, time.Duration, error) {
 	condition := &metav1.Condition{Type: tenancyv1alpha1.ConditionPaused, Status: metav1.ConditionFalse, ObservedGeneration: vc.Generation}
 	switch {
 	case !vc.Spec.Paused:
+		o.idle.Delete(vc.UID)
 		return nil, 0, nil
-	case !o.Pauses:
-		condition.Reason, condition.Message = tenancyv1alpha1.ReasonNoPool, "Without a pool nobody evicts pods: delete them, and scale the control plane down by hand"
+	case o.Runs == nil:
+		condition.Reason, condition.Message = tenancyv1alpha1.ReasonNoPool, "Without a pool nobody deletes pods: do it, and scale the control plane down by hand"
 		return condition, 0, nil
 	}
-	holding, err := holdingIn(ctx, o.Client, tenancy.ClusterKey(vc))
-	if err == nil && len(holding) == 0 && !IsPaused(vc) {
-		holding, err = holdingIn(ctx, o.Reader, tenancy.ClusterKey(vc))
-	}
+	why, err := o.holds(ctx, vc)
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(holding) == 0 {
+	if why == "" {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, tenancyv1alpha1.ReasonGivenBack, "The tenant holds nothing of the pool"
 		return condition, conflictRetryAfter, nil
 	}
-	named := strings.Join(holding[:min(len(holding), maxHolding)], ", ")
-	if others := len(holding) - maxHolding; others > 0 {
-		named += fmt.Sprintf(" and %d others", others)
-	}
-	condition.Reason, condition.Message = tenancyv1alpha1.ReasonEvicting, fmt.Sprintf(
-		"Waiting for namespaces %s: kubectl -n %s get nsp; Events about their quotas say which pods cannot be deleted", named, tenancy.ClusterKey(vc))
+	condition.Reason, condition.Message = tenancyv1alpha1.ReasonEvicting, tenancy.Cut(why, tenancy.MaxConditionMessage)
 	return condition, pauseRetryAfter, nil
 }
 
-// holdingIn returns the namespaces that hold something of the pool, or may yet get it, sorted, each with where.
+// holds says what a tenant that is to be paused holds of the pool, "" for nothing.
+func (o *Owner) holds(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (why string, err error) {
+	key := tenancy.ClusterKey(vc)
+	holding, err := holdingIn(ctx, o.Client, key)
+	if err == nil && len(holding) == 0 && !IsPaused(vc) {
+		holding, err = holdingIn(ctx, o.Reader, key)
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(holding) > 0 {
+		named := strings.Join(holding[:min(len(holding), maxHolding)], ", ")
+		if others := len(holding) - maxHolding; others > 0 {
+			named += fmt.Sprintf(" and %d others", others)
+		}
+		return fmt.Sprintf("Waiting for namespaces %s: kubectl -n %s get nsp; Events about their quotas say which pods cannot be deleted", named, key), nil
+	}
+	if _, known := o.idle.Load(vc.UID); known {
+		return "", nil
+	}
+	switch running, complete := o.Runs(ctx, key); {
+	case !complete:
+		return "Waiting for what super clusters say", nil
+	case len(running) > 0:
+		return "Pods of the tenant run, or may, in " + strings.Join(running, ", ") + ", and no NamespacePlacement says so", nil
+	}
+	o.idle.Store(vc.UID, true)
+	return "", nil
+}
+
+// holdingIn returns the namespaces that hold room for pods, or may yet get it, sorted, each with where. What claims use
+// stays.
 func holdingIn(ctx context.Context, reader client.Reader, root string) (holding []string, err error) {
 	var list schedulerv1alpha1.NamespacePlacementList
 	if err := reader.List(ctx, &list, client.InNamespace(root), client.UnsafeDisableDeepCopy); err != nil {
@@ -68,22 +94,23 @@ func holdingIn(ctx context.Context, reader client.Reader, root string) (holding 
 	}
 	for i := range list.Items {
 		np := &list.Items[i]
-		if np.DeletionTimestamp == nil && !np.Spec.Paused || len(np.Status.Placements) > 0 {
-			holding = append(holding, fmt.Sprintf("%s (%s)", np.Name, clustersOf(np)))
+		switch clusters := clustersOf(np); {
+		case len(clusters) > 0:
+			holding = append(holding, fmt.Sprintf("%s (%s)", np.Name, strings.Join(clusters, ", ")))
+		case np.DeletionTimestamp == nil && !np.Spec.Paused:
+			holding = append(holding, np.Name+" (not paused yet)")
 		}
 	}
 	slices.Sort(holding)
 	return holding, nil
 }
 
-// clustersOf returns the super clusters where something of a namespace is reserved, for people.
-func clustersOf(np *schedulerv1alpha1.NamespacePlacement) string {
-	clusters := make([]string, 0, len(np.Status.Placements))
+// clustersOf returns the super clusters where room for pods of a namespace is reserved.
+func clustersOf(np *schedulerv1alpha1.NamespacePlacement) (clusters []string) {
 	for i := range np.Status.Placements {
-		clusters = append(clusters, np.Status.Placements[i].Cluster)
+		if p := &np.Status.Placements[i]; !slice.Of(p.Reserved).OfPods().IsZero() {
+			clusters = append(clusters, p.Cluster)
+		}
 	}
-	if len(clusters) == 0 {
-		return "not paused yet"
-	}
-	return strings.Join(clusters, ", ")
+	return clusters
 }

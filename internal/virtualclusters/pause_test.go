@@ -1,6 +1,7 @@
 package virtualclusters
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func TestReportOfAPause(t *testing.T) {
 	t.Parallel()
 	in := func(clusters ...string) (placements []schedulerv1alpha1.ClusterPlacement) {
 		for _, cluster := range clusters {
-			placements = append(placements, schedulerv1alpha1.ClusterPlacement{Cluster: cluster})
+			placements = append(placements, schedulerv1alpha1.ClusterPlacement{Cluster: cluster, Reserved: builders.Resources("cpu", "1")})
 		}
 		return placements
 	}
@@ -29,6 +30,8 @@ func TestReportOfAPause(t *testing.T) {
 		np.Spec.Paused = paused
 		return np
 	}
+	volumes := namespace("key", "web", true)
+	volumes.Status.Placements = []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Reserved: builders.Resources("storage", "1Gi")}}
 	ending := namespace("key", "old", false)
 	ending.DeletionTimestamp, ending.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/held"}
 	for name, tc := range map[string]struct {
@@ -37,6 +40,8 @@ func TestReportOfAPause(t *testing.T) {
 		noPool     bool
 		stale      bool // the cache shows none of objects
 		known      bool // it was paused before
+		runs       []string
+		unlisted   bool // super clusters were not listed yet
 		want       string
 		wantAgain  time.Duration
 		wantPaused bool
@@ -63,7 +68,16 @@ func TestReportOfAPause(t *testing.T) {
 			objects: []client.Object{namespace("key", "web", true, "r1")}, known: true,
 			want: "False Evicting: Waiting for namespaces web (r1): kubectl -n key get nsp; Events about their quotas say which pods cannot be deleted", wantAgain: pauseRetryAfter,
 		},
-		"without a pool": {noPool: true, want: "False NoPool: Without a pool nobody evicts pods: delete them, and scale the control plane down by hand"},
+		"claims stay": {
+			objects: []client.Object{volumes},
+			want:    "True GivenBack: The tenant holds nothing of the pool", wantAgain: conflictRetryAfter, wantPaused: true,
+		},
+		"NamespacePlacements were lost": {
+			known: true, runs: []string{"r1", "r2"},
+			want: "False Evicting: Pods of the tenant run, or may, in r1, r2, and no NamespacePlacement says so", wantAgain: pauseRetryAfter,
+		},
+		"super clusters have yet to say what runs": {unlisted: true, want: "False Evicting: Waiting for what super clusters say", wantAgain: pauseRetryAfter},
+		"without a pool": {noPool: true, want: "False NoPool: Without a pool nobody deletes pods: do it, and scale the control plane down by hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,11 +87,19 @@ func TestReportOfAPause(t *testing.T) {
 				setTrue(vc, tenancyv1alpha1.ConditionPaused, tenancyv1alpha1.ReasonGivenBack, "before")
 			}
 			owner, _ := newOwner(t, append(tc.objects, vc)...)
-			owner.Pauses = !tc.noPool
+			asked := 0
+			if !tc.noPool {
+				owner.Runs = func(_ context.Context, key string) ([]string, bool) {
+					require.Equal(t, "key", key)
+					asked++
+					return tc.runs, !tc.unlisted
+				}
+			}
 			if tc.stale {
 				fresh := owner.Reader
+				runs := owner.Runs
 				owner, _ = newOwner(t, vc)
-				owner.Pauses, owner.Reader = true, fresh
+				owner.Runs, owner.Reader = runs, fresh
 			}
 			again, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnected}, tenancy.Reason{}, nil)
 			require.NoError(t, err)
@@ -88,6 +110,11 @@ func TestReportOfAPause(t *testing.T) {
 			}
 			require.Equal(t, tc.want, got)
 			require.Equal(t, tc.wantPaused, IsPaused(owner.stored(t, "a")))
+			if tc.wantPaused {
+				_, err := owner.Report(t.Context(), owner.stored(t, "a"), tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused}, tenancy.Reason{}, nil)
+				require.NoError(t, err)
+				require.Equal(t, 1, asked, "super clusters are asked once")
+			}
 		})
 	}
 }

@@ -228,7 +228,7 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 		Fence: elected.wrap(), Client: mgr.GetClient(), Store: store, Usage: superClusters, Holds: superClusters.Holds, Dispatcher: dispatcher, PodConfig: read.podConfig, Profiles: read.namespaceProfiles,
 		DefaultSlice: read.defaultSlice, QuotaGrace: read.quotaGrace, Metrics: store.Metrics, OutOfTree: read.outOfTree,
 	}
-	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: superClusters.Left, Pauses: true}
+	owner := &virtualclusters.Owner{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Left: superClusters.Left, Runs: superClusters.Runs}
 	ofTenants := &tenants.Controller{Client: mgr.GetClient(), Lifecycle: owner, Engage: elected.engage(schedulers), Version: tenants.AskVersion}
 	if err := ofTenants.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up tenants: %w", err)

@@ -157,13 +157,30 @@ func (r *Reconciler) tellUnplaced(namespace *corev1.Namespace, quotas []*corev1.
 }
 
 // terminating deletes the pods of a namespace that terminates, np nil for one that has nothing, where others have
-// waited for their room until the deadline. It evicts none: the tenant's control plane deletes them anyway, and its API
-// server refuses evictions there.
+// waited for their room until the deadline, or where the tenant is paused: a namespace that never ends holds nothing
+// then, also afterwards. It evicts none: the tenant's control plane deletes them anyway, and its API server refuses
+// evictions there.
 func (r *Reconciler) terminating(ctx context.Context, np *schedulerv1alpha1.NamespacePlacement) (reconcile.Result, error) {
 	if np == nil {
 		return reconcile.Result{}, nil
 	}
-	_, evict, again := placement.Next(np, placement.Facts{Now: r.Clock.Now(), Used: r.used(ctx, np, nil)})
+	var evict []placement.Eviction
+	var again time.Duration
+	_, err := r.Store.Change(ctx, client.ObjectKeyFromObject(np), func(np *schedulerv1alpha1.NamespacePlacement) error {
+		if np.ResourceVersion == "" {
+			return nil
+		}
+		np.Spec.Paused = np.Spec.Paused || r.Policy.Paused()
+		var next schedulerv1alpha1.NamespacePlacementStatus
+		next, evict, again = placement.Next(np, placement.Facts{Now: r.Clock.Now(), Used: r.used(ctx, np, nil)})
+		if np.Spec.Paused && placement.IsDecided(np) {
+			np.Status = next
+		}
+		return nil
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	evict = slices.DeleteFunc(evict, func(e placement.Eviction) bool { return !e.Overdue })
 	return r.evict(ctx, np.Name, evict, again)
 }

@@ -180,6 +180,18 @@ func (l *Ledger) HasOnlyVolumes(namespace types.NamespacedName) bool {
 	return exists && entry.hasOnlyVolumes()
 }
 
+// Runs returns whether pods of a tenant's namespaces are there, or its quotas let any in, by its cluster key.
+func (l *Ledger) Runs(tenant string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, entry := range l.namespaces {
+		if use := entry.use(); key.Namespace == tenant && !use.IsNothing() {
+			return true
+		}
+	}
+	return false
+}
+
 // Namespaces returns the keys of the NamespacePlacements of all namespaces that the ledger knows.
 func (l *Ledger) Namespaces() []types.NamespacedName {
 	l.mu.Lock()
