@@ -17,7 +17,11 @@ import (
 func conditions(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) []metav1.Condition {
 	all := slices.Clone(np.Status.Conditions)
 	meta.RemoveStatusCondition(&all, "RoomMade") // of versions that moved slices of others by themselves
-	for _, condition := range []*metav1.Condition{accepted(facts), placed(np, next, facts), guaranteed(facts.Share)} {
+	stands := placed(np, next, facts)
+	if np.Spec.Paused {
+		stands = paused(next)
+	}
+	for _, condition := range []*metav1.Condition{accepted(facts), stands, guaranteed(facts.Share)} {
 		if condition == nil {
 			continue
 		}
@@ -88,12 +92,9 @@ func IsAccepted(reason string) bool {
 	return false
 }
 
-// placed returns condition Placed. It returns nil, and the stored one stays, where the namespace scheduler refused the
+// placed returns condition Placed of a namespace whose tenant is not paused. It returns nil, and the stored one stays, where the namespace scheduler refused the
 // same before: the same generation of the spec, and as much that is displaced.
 func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) *metav1.Condition {
-	if np.Spec.Paused {
-		return paused(next)
-	}
 	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
 	quota := slice.Of(np.Spec.Quota)
 	lacking := quota.Minus(Staying(next.Placements))

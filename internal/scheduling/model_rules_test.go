@@ -165,15 +165,20 @@ func (w *modelWorld) mayLeave(np *schedulerv1alpha1.NamespacePlacement, id strin
 		request := np.Status.Requested
 		return request != nil && request.State == schedulerv1alpha1.RequestGranted && w.namespace(client.ObjectKeyFromObject(np)).asked[request.Annotation]
 	case schedulerv1alpha1.LeavingMoved:
-		request := np.Status.Requested
-		return request != nil && request.State == schedulerv1alpha1.RequestGranted &&
-			(request.Cause == schedulerv1alpha1.MoveForResume || request.Cause != "" && w.namespace(client.ObjectKeyFromObject(np)).ordered)
+		return w.mayMove(np)
 	case schedulerv1alpha1.LeavingPreempted:
 		return w.mayGiveWay(np, id)
 	case schedulerv1alpha1.LeavingPaused:
 		return np.Spec.Paused
 	}
 	return false
+}
+
+// mayMove returns whether a namespace was granted what an operator ordered, or what it had before a pause.
+func (w *modelWorld) mayMove(np *schedulerv1alpha1.NamespacePlacement) bool {
+	request := np.Status.Requested
+	return request != nil && request.State == schedulerv1alpha1.RequestGranted &&
+		(request.Cause == schedulerv1alpha1.MoveForResume || request.Cause != "" && w.namespace(client.ObjectKeyFromObject(np)).ordered)
 }
 
 // mayGiveWay returns whether a namespace that borrows leaves a super cluster for one that is guaranteed.
@@ -653,7 +658,7 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 	leaves := func(event modelPlacementEvent) bool {
 		placed, _ := placedOf(event.placement)
 		here := placed[pod.cluster]
-		if event.placement != nil && event.placement.Spec.Paused {
+		if isPaused(event) {
 			overdue = true
 			return deletes && !here.leaving.IsZero()
 		}
@@ -672,6 +677,10 @@ func (w *modelWorld) checkEviction(pod *modelPod, deletes bool) {
 	if deletes && !overdue {
 		w.checkDeletion(pod)
 	}
+}
+
+func isPaused(event modelPlacementEvent) bool {
+	return event.placement != nil && event.placement.Spec.Paused
 }
 
 // checkDeletion: nobody asks the budget of a pod that is lost and not Ready.

@@ -110,7 +110,7 @@ func (r *RelocationReconciler) Reconcile(ctx context.Context, item dispatch.Requ
 		return reconcile.Result{}, readErr
 	}
 	now, interval := r.Clock.Now(), namespaces.MovesInterval(r.Policy)
-	if apierrors.IsNotFound(err) || np == nil || np.Spec.NamespaceUID != namespace.UID || np.DeletionTimestamp != nil || np.Spec.Paused || interval == 0 {
+	if apierrors.IsNotFound(err) || !isOf(np, namespace) || np.Spec.Paused || interval == 0 {
 		delete(r.Attempts, item.Namespace) // a pod that waits on asks again (scheduling.podHandler)
 		return reconcile.Result{}, nil
 	}
@@ -140,6 +140,11 @@ func (r *RelocationReconciler) Reconcile(ctx context.Context, item dispatch.Requ
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: interval}, nil
+}
+
+// isOf reports whether np, nil for none, is the NamespacePlacement of a namespace, and is to stay.
+func isOf(np *schedulerv1alpha1.NamespacePlacement, namespace *corev1.Namespace) bool {
+	return np != nil && np.Spec.NamespaceUID == namespace.UID && np.DeletionTimestamp == nil
 }
 
 // announce tells once why slices that would help a pod do not move before the turn of their namespace.
