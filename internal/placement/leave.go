@@ -189,7 +189,7 @@ func leavingClusters(placements []schedulerv1alpha1.ClusterPlacement) string {
 		word   string
 	}{
 		{schedulerv1alpha1.LeavingDrained, "drained"},
-		{schedulerv1alpha1.LeavingPaused, "left because the tenant is paused"},
+		{schedulerv1alpha1.LeavingPaused, "left"},
 		{schedulerv1alpha1.LeavingLost, "lost"},
 		{schedulerv1alpha1.LeavingRequested, "left on request"},
 		{schedulerv1alpha1.LeavingMoved, "left for larger pieces"},

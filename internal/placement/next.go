@@ -62,7 +62,7 @@ type Eviction struct {
 	Overdue bool
 }
 
-// NeedsUsed reports whether Next needs Facts.Used for np: more stays than the quota requests, or a part is leaving.
+// NeedsUsed reports whether Next needs Facts.Used for np: more stays than is wanted, or a part is leaving.
 func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 	for i := range np.Status.Placements {
 		if np.Status.Placements[i].Leaving != nil {
@@ -87,7 +87,7 @@ func NeedsUsed(np *schedulerv1alpha1.NamespacePlacement) bool {
 //  4. A request for placements is granted whose slices are all reserved: what is too much leaves. It is refused where
 //     the namespace scheduler refuses it, where anything leaves, and where it does not add up to the quota any more.
 //  5. Of what is leaving, the part is released that the super cluster shows to be free: pods do not use it, and the
-//     quota there answers the decision (Use.Answers) and does not let them. Unless the quota was lowered, it is held
+//     quota there answers the decision (Use.Answers) and does not let them. Unless less is wanted, it is held
 //     until nothing is displaced any more, but for what is preempted: nobody owes it room elsewhere. What leaves a
 //     super cluster that is drained, or was lost, is held as long as the namespace has volumes there (volumesStay).
 //  6. What is reserved to stay above the quota leaves: first what pods do not use, and of that last where volumes wait
@@ -240,8 +240,8 @@ func (h holdings) decide(np *schedulerv1alpha1.NamespacePlacement, now time.Time
 }
 
 // evictions returns what pods use of what is leaving. In a super cluster that is lost nobody measures it: all of it.
-// elsewhere is whether all of it is placed elsewhere: what is preempted does not wait for that. While the tenant is paused
-// budgets do not count: what would make them allow an eviction is nowhere to run.
+// elsewhere is whether all of it is placed elsewhere: what is preempted does not wait for that. While the tenant is
+// paused budgets do not count: what would make them allow an eviction is nowhere to run.
 func (h holdings) evictions(facts *Facts, elsewhere, paused bool) (evict []Eviction) {
 	for _, cluster := range slices.Sorted(maps.Keys(h)) {
 		p := h[cluster]

@@ -73,7 +73,7 @@ func paused(next *schedulerv1alpha1.NamespacePlacementStatus) *metav1.Condition 
 
 // resumes says for people where a namespace is to be again that had to give back all, "" for one that had not.
 func resumes(next *schedulerv1alpha1.NamespacePlacementStatus) string {
-	if next.Requested == nil || next.Requested.Cause != schedulerv1alpha1.MoveForResume {
+	if request := next.Requested; !waiting(request) || request.Cause != schedulerv1alpha1.MoveForResume {
 		return ""
 	}
 	return " where it was before the tenant was paused (" + Summary(next.Requested.Placements) + ")"

@@ -67,7 +67,7 @@ func TestAPause(t *testing.T) {
 	require.Equal(t, "r1=2-2 r2=1-1; Resume Waiting r1=2 r2=1; evict cpu=1500m in r1, Paused",
 		s.look(true, placement.Facts{Used: measured{"r1": uses("1500m", "2"), "r2": uses("0", "1")}}))
 	require.Equal(t, "False Paused: The operator has paused the tenant: nothing is placed, and what is reserved stays so until its "+
-		"super clusters show that it is free: super clusters r1, r2 are left because the tenant is paused", s.placed())
+		"super clusters show that it is free: super clusters r1, r2 are left", s.placed())
 	require.Equal(t, "r1=1500m-1500m; Resume Waiting r1=2 r2=1; evict cpu=1500m in r1, Paused",
 		s.look(true, placement.Facts{Used: measured{"r1": answers("1", "1500m", "0"), "r2": answers("1", "0", "0")}}), "what is free is given back, whatever waits")
 	require.Equal(t, "Resume Waiting r1=2 r2=1", s.look(true, placement.Facts{Used: measured{"r1": answers("1", "0", "0")}}))

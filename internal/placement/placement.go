@@ -98,7 +98,7 @@ func IsDecided(placement *schedulerv1alpha1.NamespacePlacement) bool {
 // Missing returns the slices that are to be placed next: those of a request for other placements (Pinned), or else what
 // is displaced, cut, and once that is placed what the quota has grown by. So a namespace that asks for more than the
 // pool has can leave a super cluster nevertheless. Of what is displaced storage comes last: volumes do not move, and
-// what they use of it need not be anywhere else before pods can be.
+// what they use of it need not be anywhere else before pods can be. While the tenant is paused nothing is.
 func Missing(placement *schedulerv1alpha1.NamespacePlacement) []slice.Run {
 	if isPausing(placement) {
 		return nil

@@ -47,8 +47,8 @@ func (r *Ref) Paused() bool {
 	return r.paused
 }
 
-// Follow calls changed each time that another policy is in force, or the tenant is paused or is so no more, than when Watch returned after, until ctx ends. A
-// policy that comes while changed runs causes another call.
+// Follow calls changed each time that another policy is in force than when Watch returned after, or the tenant is paused
+// or is so no more, until ctx ends. What changes while changed runs causes another call.
 func (r *Ref) Follow(ctx context.Context, after <-chan struct{}, changed func()) {
 	for {
 		select {

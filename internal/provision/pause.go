@@ -16,27 +16,31 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// annotationReplicas is how many pods a workload had when it was scaled to nothing: a store never gets fewer. Written by
-// vc-manager; read by vc-manager.
+// annotationReplicas is how many pods a workload had when it was scaled to nothing last: a store never gets fewer.
+// Written by vc-manager; read by vc-manager.
 const annotationReplicas = "tenancy.x-k8s.io/paused-replicas"
 
 // pause scales a control plane to nothing, each program when those that ask it have ended. Volumes and all objects stay:
 // the stages make of them what was there before. It needs no ClusterVersion.
 func (r *Reconciler) pause(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
 	said := "nothing of its control plane runs"
+	for _, condition := range conditionTypes {
+		if condition != tenancyv1alpha1.ConditionCertificatesValid {
+			report.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "It ends with the tenant's pause"})
+		}
+	}
 	for _, part := range []struct {
-		condition, name string
-		workload        client.Object
+		name     string
+		workload client.Object
 	}{
-		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, &appsv1.Deployment{}},
-		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, &appsv1.Deployment{}},
-		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, &appsv1.StatefulSet{}},
+		{controlplane.ControllerManager, &appsv1.Deployment{}},
+		{controlplane.APIServer, &appsv1.Deployment{}},
+		{controlplane.Etcd, &appsv1.StatefulSet{}},
 	} {
 		runs, err := r.end(ctx, part.workload, client.ObjectKey{Namespace: vc.Status.ClusterNamespace, Name: part.name})
 		if err != nil {
 			return err
 		}
-		report.set(part.condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "It ends with the tenant's pause"})
 		if runs {
 			said = "waiting for the end of " + part.name
 			break
@@ -67,7 +71,8 @@ func (r *Reconciler) end(ctx context.Context, workload client.Object, name clien
 	if replicasOf(*wanted) == 0 {
 		return pods > 0 || observed < workload.GetGeneration(), nil
 	}
-	annotations := maps.Clone(workload.GetAnnotations())
+	annotations := map[string]string{}
+	maps.Copy(annotations, workload.GetAnnotations())
 	delete(annotations, annotationApplied) // so that it is applied again
 	annotations[annotationReplicas] = strconv.Itoa(int(replicasOf(*wanted)))
 	workload.SetAnnotations(annotations)

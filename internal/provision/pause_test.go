@@ -70,7 +70,7 @@ func TestAPause(t *testing.T) {
 	b.whole()
 	b.pause(true, false)
 	b.reconcile()
-	require.Equal(t, []int32{1, 1, 1}, b.sizes(), "pods are evicted through it")
+	require.Equal(t, []int32{1, 1, 1}, b.sizes(), "pods are deleted through it")
 	lacks, _ := b.conditions()
 	require.Empty(t, cmp.Diff(map[string]string{"Paused": "Test"}, lacks))
 

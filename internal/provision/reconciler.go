@@ -114,8 +114,8 @@ func (r *Reconciler) those(ctx context.Context, are func(*tenancyv1alpha1.Virtua
 }
 
 // Reconcile makes the next part of a control plane what it is to be, or scales it to nothing once its tenant is paused.
-// Until then it runs: pods are evicted through it. What it waits for is an event, but for a store,
-// which it asks again: a question takes seconds at most. patrolPeriod finds what somebody else has deleted.
+// Until then it runs: pods are deleted through it. What it waits for is an event, but for a store, which it asks again: a
+// question takes seconds at most. patrolPeriod finds what somebody else has deleted.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	if err := r.Client.Get(ctx, request.NamespacedName, vc); err != nil {

@@ -275,7 +275,7 @@ func (c *Controller) reconcile(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 func (c *Controller) prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error) {
 	reason, err := c.Lifecycle.Prepare(ctx, vc)
 	if err == nil && reason == (tenancy.Reason{}) && virtualclusters.IsPaused(vc) {
-		reason = tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "The tenant is paused, and holds nothing of the pool"}
+		reason = tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "The tenant is paused, and holds no room for pods"}
 	}
 	return reason, err //nolint:wrapcheck // it says what it did
 }

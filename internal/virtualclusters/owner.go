@@ -137,6 +137,7 @@ func (o *Owner) Release(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster)
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("getting the root namespace: %w", err)
 	}
+	o.idle.Delete(vc.UID)
 	hasRoot := err == nil && ownsRoot(vc, root)
 	if hasRoot {
 		remaining, err := o.deletePlacements(ctx, root.Name)

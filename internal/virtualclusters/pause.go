@@ -30,9 +30,9 @@ func IsPaused(vc *tenancyv1alpha1.VirtualCluster) bool {
 	return vc.Spec.Paused && meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionPaused)
 }
 
-// paused returns condition Paused, nil for none, and after how long it may be another, 0 for never. That nothing is held
-// is believed of a live read first, and once in each process of super clusters, too: what is stored may be lost, or of
-// another day. Later a cache will do, which finds what was granted at the very moment.
+// paused returns condition Paused, nil for none, and after how long it may be another, 0 for never. It is True after a
+// live read found nothing held, and super clusters were heard once in this process: what is stored may be lost, or of
+// another day. Afterwards the cache is read, which shows what was granted just before the pause.
 func (o *Owner) paused(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*metav1.Condition, time.Duration, error) {
 	condition := &metav1.Condition{Type: tenancyv1alpha1.ConditionPaused, Status: metav1.ConditionFalse, ObservedGeneration: vc.Generation}
 	switch {
@@ -40,7 +40,7 @@ func (o *Owner) paused(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) 
 		o.idle.Delete(vc.UID)
 		return nil, 0, nil
 	case o.Runs == nil:
-		condition.Reason, condition.Message = tenancyv1alpha1.ReasonNoPool, "Without a pool nobody deletes pods: do it, and scale the control plane down by hand"
+		condition.Reason, condition.Message = tenancyv1alpha1.ReasonNoPool, "Without a pool nobody deletes the tenant's pods: delete them, and scale its control plane down, by hand"
 		return condition, 0, nil
 	}
 	why, err := o.holds(ctx, vc)
@@ -48,10 +48,10 @@ func (o *Owner) paused(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) 
 		return nil, 0, err
 	}
 	if why == "" {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, tenancyv1alpha1.ReasonGivenBack, "The tenant holds nothing of the pool"
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, tenancyv1alpha1.ReasonGivenBack, "The tenant holds no room for pods"
 		return condition, conflictRetryAfter, nil
 	}
-	condition.Reason, condition.Message = tenancyv1alpha1.ReasonEvicting, tenancy.Cut(why, tenancy.MaxConditionMessage)
+	condition.Reason, condition.Message = tenancyv1alpha1.ReasonGivingBack, tenancy.Cut(why, tenancy.MaxConditionMessage)
 	return condition, pauseRetryAfter, nil
 }
 
@@ -76,8 +76,10 @@ func (o *Owner) holds(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (
 		return "", nil
 	}
 	switch running, complete := o.Runs(ctx, key); {
+	case !complete && IsPaused(vc):
+		return "", nil // what was said stands until they are heard
 	case !complete:
-		return "Waiting for what super clusters say", nil
+		return "Waiting for super clusters that were not measured since vc-scheduler began to lead", nil
 	case len(running) > 0:
 		return "Pods of the tenant run, or may, in " + strings.Join(running, ", ") + ", and no NamespacePlacement says so", nil
 	}

@@ -145,9 +145,9 @@ type NamespacePlacementSpec struct {
 	// +optional
 	QuotaGoneSince *metav1.Time `json:"quotaGoneSince,omitempty"`
 
-	// paused is whether the operator has paused the tenant (spec.paused of its VirtualCluster). Nothing is reserved then
-	// whatever the quota says, and pods are deleted; the quota counts for the tenant's limits, and is reserved again
-	// when the tenant is paused no more.
+	// paused is whether the operator has paused the tenant (spec.paused of its VirtualCluster). Nothing is reserved for
+	// pods then whatever the quota says, and they are deleted; the quota counts for the tenant's limits, and is reserved
+	// again when the tenant is paused no more. A namespace that terminates meanwhile stays paused.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
@@ -231,8 +231,7 @@ const (
 
 // Leaving is the part of a placement that is to leave its super cluster. It counts as missing from the quota, so that
 // the namespace scheduler places the same amount elsewhere first (status.displaced), and as reserved where it is, so
-// that pods keep it until then. With reasons Shrunk and Returned nothing is missing: it is more than the quota; nor is
-// anything with reason Paused.
+// that pods keep it until then. With reasons Shrunk, Returned and Paused nothing is missing: it is more than is wanted.
 // vc-scheduler releases what the super cluster shows to be free, with reason Preempted even before it is placed
 // elsewhere.
 type Leaving struct {
@@ -275,21 +274,21 @@ const (
 	RequestRefused RequestState = "Refused"
 )
 
-// MoveCause is why vc-scheduler moves unused slices of a namespace.
+// MoveCause is why vc-scheduler requests placements of a namespace by itself.
 // +kubebuilder:validation:Enum=Rebalance;Resume
 type MoveCause string
 
 const (
+	// MoveForRebalance is so that larger pieces are free. An operator asked for it.
+	MoveForRebalance MoveCause = "Rebalance"
 	// MoveForResume is so that the namespace has again what it had when its tenant was paused. The request waits while
 	// the tenant is paused, and where it cannot be granted afterwards the namespace is placed like a new one.
 	MoveForResume MoveCause = "Resume"
-	// MoveForRebalance is so that larger pieces are free. An operator asked for it.
-	MoveForRebalance MoveCause = "Rebalance"
 )
 
 // RequestedPlacements are placements that the tenant requests in place of those that the namespace has, or vc-scheduler
-// for one of its pods, or for the operator (cause). They are granted whole or not at all: what is missing of them is
-// reserved first, and then leaves what is too much.
+// for one of its pods, for the operator, or for what the namespace had before a pause (cause). They are granted whole or
+// not at all: what is missing of them is reserved first, and then leaves what is too much.
 type RequestedPlacements struct {
 	// pod is the name of the pod for which vc-scheduler requests them, because the namespace has too little room for it
 	// in any one super cluster. Absent: the tenant requests them.
@@ -378,7 +377,7 @@ type NamespacePlacementStatus struct {
 	Placements []ClusterPlacement `json:"placements,omitempty"`
 
 	// displaced is how much of what leaves super clusters has no replacement elsewhere. Absent: nothing leaves, or only
-	// what is more than the quota (reasons Shrunk and Returned).
+	// what is more than is wanted (reasons Shrunk, Returned and Paused).
 	// +optional
 	Displaced *Displaced `json:"displaced,omitempty"`
 

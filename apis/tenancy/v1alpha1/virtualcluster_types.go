@@ -38,18 +38,18 @@ const (
 	// more objects than limits.cachedObjects and limits.cachedBytes let a program keep.
 	ReasonTooMuchData = "TooMuchData"
 
-	// ReasonPaused: the tenant is paused and holds nothing of the pool any more, so no program of the pool connects to
-	// its control plane.
+	// ReasonPaused: the tenant is paused and holds no room for pods any more, so no program of the pool connects to its
+	// control plane, and of one that vc-manager makes nothing is to run.
 	ReasonPaused = "Paused"
 
-	// ConditionPaused is True when the tenant is paused and holds nothing of the pool any more, False while it is to be
+	// ConditionPaused is True when the tenant is paused and holds no room for pods any more, False while it is to be
 	// paused and does, and absent otherwise.
 	ConditionPaused = "Paused"
-	// ReasonGivenBack: all that the tenant held of the pool was given back.
+	// ReasonGivenBack: all room for pods that the tenant held was given back.
 	ReasonGivenBack = "GivenBack"
-	// ReasonEvicting: pods of the tenant are being deleted, or super clusters have yet to show that what they used is
-	// free. The message says where.
-	ReasonEvicting = "Evicting"
+	// ReasonGivingBack: pods of the tenant are being deleted, or super clusters have yet to show that what they used is
+	// free. The message says what is waited for.
+	ReasonGivingBack = "GivingBack"
 	// ReasonNoPool: the tenant is in a single super cluster without a pool, where nobody can pause it.
 	ReasonNoPool = "NoPool"
 
@@ -257,6 +257,7 @@ type VirtualClusterStatus struct {
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Cluster Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
+// +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].status`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name may have 63 characters at most"

@@ -330,7 +330,7 @@ func TestStoreOfThree(t *testing.T) {
 	calm = w.killed(t)
 	w.pauses(t)
 	w.whole(t, "v1.38.0")
-	calm()
+	require.Positive(t, calm(), "vc-manager was killed")
 	w.remembers(t, "of-one", "of-three", "of-the-next-version")
 }
 
