@@ -92,8 +92,8 @@ func IsAccepted(reason string) bool {
 	return false
 }
 
-// placed returns condition Placed of a namespace whose tenant is not paused. It returns nil, and the stored one stays, where the namespace scheduler refused the
-// same before: the same generation of the spec, and as much that is displaced.
+// placed returns condition Placed of a namespace whose tenant is not paused. It returns nil, and the stored one stays,
+// where the namespace scheduler refused the same before: the same generation of the spec, and as much that is displaced.
 func placed(np *schedulerv1alpha1.NamespacePlacement, next *schedulerv1alpha1.NamespacePlacementStatus, facts *Facts) *metav1.Condition {
 	condition := &metav1.Condition{Type: schedulerv1alpha1.ConditionPlaced, Status: metav1.ConditionFalse}
 	quota := slice.Of(np.Spec.Quota)

@@ -31,6 +31,7 @@ func (s *pauseStory) look(paused bool, facts placement.Facts) string {
 	next, evict, _ := placement.Next(s.np, facts)
 	s.np.Status = next
 	facts.Unschedulable, facts.Granted = "", nil // they are said once
+	s.np.ResourceVersion += "'"                  // and no decision gets another name
 	settled, _, _ := placement.Next(s.np, facts)
 	require.Equal(s, next, settled, "a second look finds nothing")
 	var parts []string

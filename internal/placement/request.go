@@ -229,9 +229,6 @@ func (h holdings) meet(np *schedulerv1alpha1.NamespacePlacement, facts *Facts) *
 	for i := range request.Placements {
 		p := &request.Placements[i]
 		if wanted[p.Cluster] = slice.Of(p.Reserved); h[p.Cluster] == nil || !wanted[p.Cluster].Fits(h[p.Cluster].staying()) {
-			if request.Cause == schedulerv1alpha1.MoveForResume && slice.Of(np.Spec.Quota).Fits(h.staying()) {
-				refuse(request, "it is placed elsewhere by now")
-			}
 			return request
 		}
 	}

@@ -177,8 +177,8 @@ type VirtualClusterSpec struct {
 
 	// paused is whether the tenant gives back what it holds of the pool, until it is paused no more: its pods are deleted,
 	// whatever their disruption budgets say, its slices are given to others, and once nothing is left vc-manager scales
-	// the control plane that it made to nothing. All other objects, volumes and quotas stay. A tenant that is paused no more waits for
-	// room like a new one, and has it where it had it before if that is free.
+	// the control plane that it made to nothing. All other objects, volumes and quotas stay. A tenant that is paused no
+	// more waits for room like a new one, and has it where it had it before if that is free.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -237,9 +237,9 @@ type VirtualClusterStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another tenant's range
-	// overlaps this one's, and VersionSkew when Superpool does not work with its version; of one that vc-manager makes
-	// besides EtcdReady, APIServerReady, ControllerManagerReady, CertificatesValid and UpToDate.
+	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another
+	// tenant's range overlaps this one's, and VersionSkew when Superpool does not work with its version; of one that
+	// vc-manager makes besides EtcdReady, APIServerReady, ControllerManagerReady, CertificatesValid and UpToDate.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

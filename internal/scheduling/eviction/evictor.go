@@ -59,8 +59,8 @@ const (
 // plane does with pods of a node that does not answer: a budget would count them as disrupted already, and forbid it
 // for ever. The tenant's own controllers do not always: they evict nothing where all of its Nodes are lost. Pods that
 // are Ready are evicted there too: it may be vc-scheduler alone that does not reach the super cluster. It deletes, too,
-// what others have waited for until the deadline of a preemption, and while the tenant is paused. It is for the one worker of the tenant's controller,
-// not for concurrent use.
+// what others have waited for until the deadline of a preemption, and all pods while the tenant is paused. It is for the
+// one worker of the tenant's controller, not for concurrent use.
 //
 // What it does is decided anew in each call, from what stands: a process that starts anew has only to wait less before
 // it tries again.

@@ -82,8 +82,8 @@ type Announcement struct {
 	Kind, Reason, Message string
 }
 
-// whyLeaving returns why a part leaves, "" if it does not, or only because the quota was lowered or the
-// tenant is paused, of which condition Placed tells.
+// whyLeaving returns why a part leaves, "" if it does not, or only because the quota was lowered or the tenant is paused,
+// of which condition Placed tells.
 func whyLeaving(part *schedulerv1alpha1.ClusterPlacement) schedulerv1alpha1.LeavingReason {
 	if part == nil || part.Leaving == nil || part.Leaving.Reason == schedulerv1alpha1.LeavingShrunk || part.Leaving.Reason == schedulerv1alpha1.LeavingPaused {
 		return ""
