@@ -92,13 +92,15 @@ func (w *world) placedIn(t *testing.T, name, cpu, memory string) (here, there st
 	return "r2", "r1"
 }
 
-// placeIn makes a namespace of one slice, which its tenant asks to be placed in a super cluster.
+// placeIn makes a namespace of one slice, which its tenant chooses a super cluster for until it is placed.
 func (w *world) placeIn(t *testing.T, cluster, name, cpu, memory string) {
 	t.Helper()
-	placements := `{"` + cluster + `":1}`
-	w.namespace(t, name, `{"cpu":"`+cpu+`","memory":"`+memory+`"}`, schedulerv1alpha1.AnnotationPlacements, placements)
+	choice := `{"nodeSelector":{"kubernetes.io/hostname":"` + cluster + `"}}`
+	w.namespace(t, name, `{"cpu":"`+cpu+`","memory":"`+memory+`"}`, schedulerv1alpha1.AnnotationClusterChoice, choice)
 	w.quota(t, name, cpu, memory)
-	w.wantShown(t, name, placements)
+	w.wantShown(t, name, `{"`+cluster+`":1}`)
+	w.unannotate(t, name, schedulerv1alpha1.AnnotationClusterChoice)
+	require.Eventually(t, func() bool { return w.placement(t, name).Spec.ClusterChoice == nil }, patience, tick, "the choice is withdrawn")
 }
 
 // TestADrainMovesANamespaceOnceItIsFree: what a namespace has in a super cluster that is drained stays reserved as long

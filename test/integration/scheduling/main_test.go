@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -433,9 +434,20 @@ func (w *world) setQuota(t *testing.T, quota *corev1.ResourceQuota) {
 // annotate sets an annotation of a tenant namespace.
 func (w *world) annotate(t *testing.T, name, key, value string) {
 	t.Helper()
+	w.patchAnnotation(t, name, key, strconv.Quote(value))
+}
+
+// unannotate removes an annotation of a namespace.
+func (w *world) unannotate(t *testing.T, name, key string) {
+	t.Helper()
+	w.patchAnnotation(t, name, key, "null")
+}
+
+func (w *world) patchAnnotation(t *testing.T, name, key, value string) {
+	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
-	require.NoError(t, w.tenant.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(patch))))
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, key, value)
+	require.NoError(t, w.tenant.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, patch)))
 }
 
 func (w *world) shown(t *testing.T, name string) string {

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -323,8 +322,7 @@ func TestPlacementsOnRequest(t *testing.T) {
 	w.wantShown(t, "asks", `{"r2":2}`)
 	w.wantEvent(t, "ResourceQuota", "asks/quota", "PlacementsRestored")
 
-	require.NoError(t, w.tenant.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "anew"}},
-		client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, schedulerv1alpha1.AnnotationPlacements))))
+	w.unannotate(t, "anew", schedulerv1alpha1.AnnotationPlacements)
 	w.wantShown(t, "anew", `{"r1":1,"r2":1}`)
 	require.Eventually(t, func() bool {
 		np := w.placement(t, "anew")
