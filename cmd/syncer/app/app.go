@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -40,6 +41,7 @@ import (
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/metricsauth"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/syncer"
 	"github.com/superpool/superpool/internal/syncer/engine"
 	"github.com/superpool/superpool/internal/syncer/kind"
@@ -258,6 +260,9 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
+	if err := skew.CheckServed(mgr.GetRESTMapper(), options.kinds()...); err != nil {
+		return err //nolint:wrapcheck // it says all
+	}
 	events, err := client.New(meta, client.Options{Scheme: mgr.GetScheme()}) // the Lease may be gone when there is one to write
 	if err != nil {
 		return fmt.Errorf("making a client of Events: %w", err)
@@ -307,6 +312,15 @@ func Run(ctx context.Context, options *Options) error {
 	err = mgr.Start(ctx)
 	identity.Refuse(ctx, events, err)
 	return err
+}
+
+// kinds returns the kinds of Superpool's own without which there is nothing to sync.
+func (o *Options) kinds() []schema.GroupVersionKind {
+	kinds := []schema.GroupVersionKind{tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"), tenancyv1alpha1.GroupVersion.WithKind("TenantPolicy")}
+	if o.Gate.Enabled(features.SuperClusterPooling) {
+		kinds = append(kinds, schedulerv1alpha1.GroupVersion.WithKind("NamespacePlacement"))
+	}
+	return kinds
 }
 
 // leaseNamespace returns the namespace of the Lease.

@@ -31,6 +31,7 @@ import (
 	"github.com/superpool/superpool/internal/metricsauth"
 	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/internal/provision"
+	"github.com/superpool/superpool/internal/skew"
 )
 
 // leaseName is the name of the Lease by which replicas elect their leader.
@@ -132,6 +133,9 @@ func Run(ctx context.Context, options *Options) error {
 	mgr, err := newManager(ctx, options, config)
 	if err != nil {
 		return err
+	}
+	if err := skew.CheckServed(mgr.GetRESTMapper(), tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"), tenancyv1alpha1.GroupVersion.WithKind("ClusterVersion")); err != nil {
+		return err //nolint:wrapcheck // it says all
 	}
 	reconciler := &provision.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, Validity: options.CertificateValidity}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {

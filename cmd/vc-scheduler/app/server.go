@@ -40,6 +40,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/preemption"
 	"github.com/superpool/superpool/internal/scheduling/requests"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/tenants"
@@ -113,6 +114,10 @@ func Run(ctx context.Context, options *Options) error {
 	mgr, err := newManager(cfg, options, elected)
 	if err != nil {
 		return err
+	}
+	if err := skew.CheckServed(mgr.GetRESTMapper(), tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"),
+		tenancyv1alpha1.GroupVersion.WithKind("TenantPolicy"), schedulerv1alpha1.GroupVersion.WithKind("NamespacePlacement")); err != nil {
+		return err //nolint:wrapcheck // it says all
 	}
 	setup := setupPool
 	if elected.shard.Index > 0 {

@@ -1,13 +1,18 @@
 package scheduling
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -83,4 +88,56 @@ func TestVersions(t *testing.T) {
 		t.Logf("%s needs %q: able are %v, conditions %v", pod, need, able, made.Status.Conditions)
 		require.NoError(t, w.tenant.Delete(t.Context(), made, client.GracePeriodSeconds(0)))
 	}
+}
+
+// TestCRDsOfALaterVersion: where the meta cluster serves a kind of ours in a later version alone, vc-scheduler says which,
+// and one that runs goes on with what it knows. Nothing is changed by either.
+func TestCRDsOfALaterVersion(t *testing.T) {
+	w := shared
+	stop := w.run(t)
+	const name = "later"
+	w.placeIn(t, "r1", name, "100m", "100Mi")
+	w.superQuota(t, "r1", name, "100m", "100Mi")
+	before := w.placement(t, name)
+	later := w.serveLaterVersion(t)
+	w.quota(t, name, "200m", "200Mi") // which it cannot place
+	require.Never(t, func() bool { return w.shown(t, name) != `{"r1":1}` }, 2*time.Second, tick)
+	stop()
+	require.NoError(t, w.program.start(t.Context(), w.options))
+	require.Eventually(t, func() bool { return !w.program.runs() }, patience, tick, "it ends")
+	require.ErrorContains(t, w.program.stop(), "the meta cluster serves NamespacePlacement.scheduler.tenancy.x-k8s.io as v1beta1, and this program reads v1alpha1")
+	w.program.last = nil // its error is told
+	later()
+	require.Empty(t, cmp.Diff(before.Status, w.placement(t, name).Status))
+
+	w.run(t)
+	w.wantShown(t, name, `{"r1":2}`, `{"r1":1,"r2":1}`)
+}
+
+// serveLaterVersion has the meta cluster serve NamespacePlacements as v1beta1 alone, until the test ends or served is
+// called.
+func (w *world) serveLaterVersion(t *testing.T) (served func()) {
+	t.Helper()
+	const version = "v1beta1"
+	crds := apiextensionsclient.NewForConfigOrDie(w.metaPlane.Config).ApiextensionsV1().CustomResourceDefinitions()
+	ctx := context.WithoutCancel(t.Context())
+	serve := func(later bool) {
+		crd, err := crds.Get(ctx, "namespaceplacements.scheduler.tenancy.x-k8s.io", metav1.GetOptions{})
+		require.NoError(t, err)
+		versions := crd.Spec.Versions[:1]
+		added := *versions[0].DeepCopy()
+		added.Name = version
+		added.Served, added.Storage = later, later
+		versions[0].Served, versions[0].Storage = !later, !later
+		crd.Spec.Versions = append(versions, added) // which stays: objects may be stored in it
+		_, err = crds.Update(ctx, crd, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			err := w.meta.List(ctx, &schedulerv1alpha1.NamespacePlacementList{})
+			return (err != nil) == later
+		}, patience, tick, "the API server serves it")
+	}
+	serve(true)
+	t.Cleanup(func() { serve(false) })
+	return func() { serve(false) }
 }
