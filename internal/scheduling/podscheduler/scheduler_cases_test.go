@@ -2,7 +2,6 @@ package podscheduler
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ const (
 // stockCase is a case of kube-scheduler's integration tests over the view: each node is a super cluster with this one
 // node, where every namespace has the room of the node.
 type stockCase struct {
-	// name is that of testdata/kube-scheduler-cases.txt.
+	// name is as in stockCaseNames.
 	name string
 	// nodes have cpus, 1 if they have no capacity.
 	nodes []*corev1.Node
@@ -133,8 +132,8 @@ func podAffinityCases() []stockCase {
 	}
 	return []stockCase{
 		{of + "validates that Inter-pod-Affinity is respected if not matching", nodes, nil, together(s1(), term(keyRegion, "security In securityscan")), nil, nil},
-		{of + "validates that InterPodAffinity is respected if matching. requiredDuringSchedulingIgnoredDuringExecution in PodAffinity using In operator that matches the existing pod", nodes, pods(scan()), together(s1(), inScan), []string{a}, nil},
-		{of + "validates that InterPodAffinity is respected if matching. requiredDuringSchedulingIgnoredDuringExecution in PodAffinity using not in operator in labelSelector that matches the existing pod", nodes, pods(scan()), together(s1(), term(keyRegion, "service NotIn securityscan3,value3")), []string{a}, nil},
+		{of + "InterPodAffinity is respected if matching. requiredDuringSchedulingIgnoredDuringExecution with In operator matches existing pod", nodes, pods(scan()), together(s1(), inScan), []string{a}, nil},
+		{of + "PodAffinity is respected if matching. requiredDuringSchedulingIgnoredDuringExecution with NOT IN operator matches existing pod", nodes, pods(scan()), together(s1(), term(keyRegion, "service NotIn securityscan3,value3")), []string{a}, nil},
 		{of + "validates that inter-pod-affinity is respected when pods have different Namespaces", nodes, pods(scan().Namespace("ns2")), together(s1(), otherNamespace), nil, nil},
 		{of + "Doesn't satisfy the PodAffinity because of unmatching labelSelector with the existing pod", nodes, pods(scan()), together(own(), term(keyRegion, inVirus)), nil, nil},
 		{of + "validates that InterPodAffinity is respected if matching with multiple affinities in multiple RequiredDuringSchedulingIgnoredDuringExecution", nodes, pods(scan()), together(s1(), term(keyRegion, "service Exists", "wrongkey DoesNotExist"), term(keyRegion, "service In securityscan", "service NotIn WrongValue")), []string{a}, nil},
@@ -146,7 +145,10 @@ func podAffinityCases() []stockCase {
 		{of + "pod matches its own Label in PodAffinity and that matches the existing pod Labels", nodes, pods(scan()), together(own(), term(keyRegion, "service NotIn securityscan,value2")), nil, nil},
 		{of + "Verify that PodAntiAffinity of an existing pod is respected when PodAntiAffinity symmetry is not satisfied with the existing pod", nodes, pods(apartFrom(scan(), term(keyZone, "service In securityscan,value2"))), own(), nil, nil},
 		{of + "Verify that PodAntiAffinity from existing pod is respected when pod statisfies PodAntiAffinity symmetry with the existing pod", nodes, pods(apartFrom(scan(), term(keyZone, "service NotIn securityscan,value2"))), own(), []string{a, b}, nil},
-		{of + "nodes[0] and nodes[1] have same topologyKey and label value. nodes[0] has an existing pod that matches the inter pod affinity rule. The new pod can not be scheduled onto either of the two nodes.", nodes, pods(stockPod("fakename2", "foo", "abc").Node(a)), apartFrom(stockPod("fakename").NodeSelector(map[string]string{keyRegion: "r1"}), term(keyRegion, "foo In abc")), nil, nil},
+		{of + "same topology label, existing pod matches affinity, fits=false", nodes, pods(stockPod("fakename2", "foo", "abc").Node(a)), apartFrom(stockPod("fakename").NodeSelector(map[string]string{keyRegion: "r1"}), term(keyRegion, "foo In abc")), nil, nil},
+		{of + "validates that InterPodAffinity is respected for self affinity", nodes, pods(stockPod("p1", "security", "S1").Node(a), stockPod("p2", "security", "S1").Node(b)), together(own(), term(keyNode, "service In securityscan")), []string{a, b}, nil},
+		{of + "validates that InterPodAffinity is respected with hostname topology key (fast path)", nodes, pods(scan()), together(s1(), term(keyNode, "service In securityscan")), []string{a}, nil},
+		{of + "validates that InterPodAntiAffinity is respected with hostname topology key (fast path)", nodes, pods(scan(), scan().Name("fakename3").Node(b)), apartFrom(s1(), term(keyNode, "service In securityscan")), nil, nil},
 		// kube-apiserver merges matchLabelKeys and mismatchLabelKeys into the selector.
 		{of + "anti affinity: matchLabelKeys is merged into LabelSelector with In operator (feature flag: enabled)", nodes, pods(stockPod("pod1", "foo", "", "bar", "fuga").Node(a), stockPod("pod2", "foo", "", "bar", "hoge").Node(a)), apartFrom(stockPod("incoming", "foo", "", "bar", "a"), term(keyZone, "foo Exists", "bar In a")), []string{a, b}, nil},
 		{of + "anti affinity: mismatchLabelKeys is merged into LabelSelector with NotIn operator (feature flag: enabled)", nodes, pods(stockPod("pod1", "foo", "", "bar", "a").Node(a), stockPod("pod2", "foo", "", "bar", "a").Node(a)), apartFrom(stockPod("incoming", "foo", "", "bar", "a"), term(keyZone, "foo Exists", "bar NotIn a")), []string{a, b}, nil},
@@ -459,17 +461,4 @@ func TestSchedulerCases(t *testing.T) {
 			})
 		})
 	}
-}
-
-// stockCaseNames are the names of all cases of kube-scheduler's.
-func stockCaseNames(t *testing.T) (names []string) {
-	t.Helper()
-	text, err := os.ReadFile("testdata/kube-scheduler-cases.txt")
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			names = append(names, line)
-		}
-	}
-	return names
 }

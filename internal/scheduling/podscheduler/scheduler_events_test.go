@@ -32,7 +32,7 @@ import (
 // eventCase is a case of kube-scheduler's in which a pod fits nowhere until something changes. As in stockCase, each
 // node is a super cluster with this one node.
 type eventCase struct {
-	// name is that of testdata/kube-scheduler-cases.txt.
+	// name is as in stockCaseNames.
 	name string
 	// nodes are there from the beginning, and existing pods run on them.
 	nodes    []*corev1.Node
@@ -187,12 +187,14 @@ func eventCases() []eventCase {
 		{queueing + "rejected by the NodeResourcesFit plugin is requeued when a Node is updated with increase in the allowed pods number", nodes(stockNode("node-1", "pods", "1")), []*st.PodWrapper{a1()}, pod(), func(e *eventBed) { e.place("ns1", "node-1", "1") }, "node-1"},
 		{"queueing/TestCoreResourceEnqueue/Updating pod label doesn't retry scheduling if the Pod was rejected by TaintToleration", nodes(withTaints(one.DeepCopy(), taint)), nil, pod(), relabel("pod", "b"), ""},
 		{queueing + "rejected by the InterPodAffinity plugin is requeued when deleting the existed pod's label that matches the podAntiAffinity", nodes(one), []*st.PodWrapper{a1()}, apart(), relabel("a-1", "b"), "node-1"},
+		{queueing + "rejected by the InterPodAffinity plugin is requeued when deleting the existing pod that matches the target podAntiAffinity", nodes(one), []*st.PodWrapper{a1()}, apart(), func(e *eventBed) { e.end("a-1") }, "node-1"},
+		{queueing + "rejected by the InterPodAffinity plugin is requeued when deleting the existing pod with podAntiAffinity that matches the target pod", nodes(one), []*st.PodWrapper{apartFrom(stockPod("b-1", "app", "b").Node("node-1"), inA)}, stockPod("pod", "app", "a"), func(e *eventBed) { e.end("b-1") }, "node-1"},
 		{queueing + "rejected by the PodAffinity plugin is requeued when updating the existed pod's label to make it match the pod's podAffinity", nodes(one), []*st.PodWrapper{stockPod("a-1", "app", "b").Node("node-1")}, together(pod(), inA), relabel("a-1", "a"), "node-1"},
 		{queueing + "rejected by the InterPodAffinity plugin is requeued when creating the node with the topologyKey label of the pod anti affinity", nodes(one), []*st.PodWrapper{a1()}, apart(), add(two), "node-2"},
 		{queueing + "rejected by the InterPodAffinity plugin is requeued when updating the node with the topologyKey label of the pod anti affinity", nodes(one, withTaints(stockNode("node-2", keyZone, "z1"))), []*st.PodWrapper{a1()}, apart(), add(two), "node-2"},
 		{queueing + "rejected by the InterPodAffinity plugin is requeued when creating the node with the topologyKey label of the pod affinity", nodes(bare), nil, self(), add(two), "node-2"},
 		{queueing + "rejected by the InterPodAffinity plugin is requeued when updating the node with the topologyKey label of the pod affinity", nodes(bare), nil, self(), add(one), "node-1"},
-		{queueing + "rejected by the PodAffinity plugin is requeued when a new Node is created and turned to ready", nodes(bare), nil, self(), func(e *eventBed) { e.node(cordoned(two)); e.node(two) }, "node-2"},
+		{queueing + "rejected by the PodAffinity plugin is requeued when a new Node is created", nodes(bare), nil, self(), func(e *eventBed) { e.node(cordoned(two)); e.node(two) }, "node-2"},
 		{queueing + "rejected by the NodeUnschedulable plugin is requeued when the node is turned to ready", nodes(cordoned(one)), nil, pod(), add(one), "node-1"},
 		{queueing + "rejected by the NodeUnschedulable plugin is requeued when a new node is created", nodes(cordoned(one)), nil, pod(), add(two), "node-2"},
 		{queueing + "rejected by the NodeUnschedulable plugin isn't requeued when another unschedulable node is created", nodes(cordoned(one)), nil, pod(), add(cordoned(two)), ""},
@@ -203,7 +205,7 @@ func eventCases() []eventCase {
 		{spread + "a scheduled Pod with matching label is deleted", nodes(one, two), crowd, spreads(), func(e *eventBed) { e.end("a-1") }, "node-1"},
 		{spread + "a Node with topology label is created", nodes(one, two), crowd, spreads(), add(stockNode("node-3", keyZone, "z2")), "node-3"},
 		{spread + "a Node is updated to have the topology label", nodes(one, two, stockNode("node-3", keyZone, "z1")), crowd, spreads(), add(stockNode("node-3", keyZone, "z3")), "node-3"},
-		{spread + "a Node with a topology label is deleted (QHint: enabled)", nodes(one, two), crowd, spreads(), func(e *eventBed) { e.gone("node-2") }, "node-1"},
+		{spread + "a Node with a topology label is deleted", nodes(one, two), crowd, spreads(), func(e *eventBed) { e.gone("node-2") }, "node-1"},
 		{spread + "a NodeTaint of a Node with a topology label has been updated", nodes(one, two, withTaints(stockNode("node-3", keyZone, "z2"), taint)), crowd, spreads(), add(stockNode("node-3", keyZone, "z2")), "node-3"},
 		{gates + "two pod carrying scheduling gates, and remove gates of one pod", nodes(one), []*st.PodWrapper{stockPod("other").SchedulingGates([]string{"foo"})}, pod().SchedulingGates([]string{"bar"}), func(e *eventBed) {
 			e.change("pod", func(pod *corev1.Pod) { pod.Spec.SchedulingGates = nil })

@@ -1,0 +1,115 @@
+package podscheduler
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/superpool/superpool/test/modcache"
+)
+
+// stockCaseNames returns the names of all cases of kube-scheduler's integration tests about where pods go, as
+// folder/test/case, of the Kubernetes that is linked: a test that has no table is a case.
+func stockCaseNames(t *testing.T) []string {
+	t.Helper()
+	kubernetes, err := modcache.Dir(t.Context(), "k8s.io/kubernetes")
+	require.NoError(t, err)
+	var all []string
+	for _, folder := range []string{"filters", "preemption", "preemption/misc", "preemption/nominatednodename", "queueing", "scoring"} {
+		paths, err := filepath.Glob(filepath.Join(kubernetes, "test/integration/scheduler", folder, "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, paths, folder)
+		all = append(all, casesOf(t, folder, paths)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all) // one has a name twice
+}
+
+// casesOf returns the names of the cases of a package. A test that names a table of the package has its cases.
+func casesOf(t *testing.T, folder string, paths []string) (cases []string) {
+	t.Helper()
+	tests, tables := map[string]*ast.BlockStmt{}, map[string][]string{}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, declared := range file.Decls {
+			switch declared := declared.(type) {
+			case *ast.FuncDecl:
+				if name := declared.Name.Name; strings.HasPrefix(name, "Test") && name != "TestMain" {
+					tests[name] = declared.Body
+				}
+			case *ast.GenDecl:
+				for _, spec := range declared.Specs {
+					if variable, is := spec.(*ast.ValueSpec); is {
+						tables[variable.Names[0].Name] = tableNames(t, variable)
+					}
+				}
+			}
+		}
+	}
+	for test, body := range tests {
+		names := tableNames(t, body)
+		ast.Inspect(body, func(node ast.Node) bool {
+			if identifier, is := node.(*ast.Ident); is {
+				names = append(names, tables[identifier.Name]...)
+			}
+			return true
+		})
+		if len(names) == 0 {
+			cases = append(cases, folder+"/"+test)
+		}
+		for _, name := range names {
+			cases = append(cases, folder+"/"+test+"/"+strings.TrimSpace(name))
+		}
+	}
+	return cases
+}
+
+// tableNames returns the names of the cases of the tables in root: elements, with a field name, of slices of a type of
+// the package's own. What a case consists of may have names too, and is not looked at.
+func tableNames(t *testing.T, root ast.Node) (names []string) {
+	t.Helper()
+	ast.Inspect(root, func(node ast.Node) bool {
+		literal, is := node.(*ast.CompositeLit)
+		switch {
+		case !is:
+			return true
+		case literal.Type != nil:
+			return isTable(literal.Type)
+		}
+		for _, element := range literal.Elts {
+			field, is := element.(*ast.KeyValueExpr)
+			if !is {
+				return true
+			}
+			key, isName := field.Key.(*ast.Ident)
+			text, isText := field.Value.(*ast.BasicLit)
+			if !isName || !isText || !strings.EqualFold(key.Name, "name") {
+				continue
+			}
+			name, err := strconv.Unquote(text.Value)
+			require.NoError(t, err)
+			names = append(names, name)
+			break
+		}
+		return false
+	})
+	return names
+}
+
+// isTable returns whether a type is a slice of a type that the package declares.
+func isTable(of ast.Expr) bool {
+	slice, is := of.(*ast.ArrayType)
+	if !is {
+		return false
+	}
+	_, isForeign := slice.Elt.(*ast.SelectorExpr)
+	return !isForeign
+}
