@@ -76,6 +76,7 @@ update-kubernetes: read again, and make anew
   feature gates that came to be on: internal/kubescheduler/gates.go, internal/engage/gates.go, internal/skew/needs.go
   fields that nobody has decided about: go test -run TestEveryField ./internal/...
   the other versions (hack/tools/minors.mk, hack/gate/targets.go) and README.md#versions: make versions test-versions
-  cases of kube-scheduler (internal/scheduling/podscheduler/testdata), names of test images (hack/realnodes/images.sh)
+  cases of kube-scheduler that nobody has decided about: go test -run TestScheduler ./internal/scheduling/podscheduler
+  names of test images (hack/realnodes/images.sh)
   conformance (test/conformance/known.txt, docs/conformance.md), figures (docs/performance.md): make perf conformance
 EOF
