@@ -10,7 +10,44 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/test/builders"
 )
+
+// TestSecretsOfOthers: the Secrets in which other programs keep kubeconfigs of control planes are read as they are.
+// docs/tenants.md has their names.
+func TestSecretsOfOthers(t *testing.T) {
+	t.Parallel()
+	const server = "https://10.0.0.1:6443"
+	whole, others := builders.Kubeconfig(server, "admin"), builders.Kubeconfig("https://another.svc", "admin")
+	for name, tc := range map[string]struct {
+		secret, key string
+		kind        corev1.SecretType
+		data        map[string][]byte
+	}{
+		"Cluster API": {secret: "acme-kubeconfig", kind: "cluster.x-k8s.io/secret", data: map[string][]byte{"value": whole}},
+		"Kamaji": {secret: "acme-admin-kubeconfig", key: "admin.conf", data: map[string][]byte{
+			"admin.conf": whole, "admin.svc": others, "super-admin.conf": others, "super-admin.svc": others,
+		}},
+		"k3k": {secret: "k3k-acme-kubeconfig", key: "kubeconfig.yaml", data: map[string][]byte{"kubeconfig.yaml": whole}},
+		"vCluster": {secret: "vc-acme", key: "config", data: map[string][]byte{
+			"config": whole, "certificate-authority": []byte("CA"), "client-certificate": []byte("certificate"), "client-key": []byte("key"),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vc := builders.VirtualCluster("acme")
+			vc.Spec.KubeconfigSecretRef = &tenancyv1alpha1.SecretKeyRef{Name: tc.secret, Key: tc.key}
+			h := newHarness(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: tc.secret}, Type: tc.kind, Data: tc.data})
+			data, trouble, err := h.readSecret(t.Context(), vc)
+			require.NoError(t, err)
+			require.Empty(t, trouble)
+			config, err := kubeconfig.Parse(data)
+			require.NoError(t, err)
+			require.Equal(t, server, config.Host)
+		})
+	}
+}
 
 func TestVirtualClustersOfASecret(t *testing.T) {
 	t.Parallel()

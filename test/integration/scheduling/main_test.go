@@ -216,7 +216,11 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 			return err
 		}
 	}
-	if err := w.meta.Create(ctx, builders.KubeconfigSecret("tenant", tenant.KubeConfig)); err != nil {
+	ofTenant, err := controlplane.Account(ctx, tenant, "tenant/rbac.yaml", "superpool-system", "superpool")
+	if err != nil {
+		return err
+	}
+	if err := w.meta.Create(ctx, builders.KubeconfigSecret("tenant", ofTenant.KubeConfig)); err != nil {
 		return err
 	}
 	return w.meta.Create(ctx, builders.VirtualCluster("tenant"))

@@ -67,7 +67,7 @@ type pool struct {
 type plane struct {
 	*controlplane.ControlPlane
 	client client.Client
-	// account is how a syncer reaches a meta or a super cluster.
+	// account is how a syncer reaches it.
 	account *rest.Config
 	// discovery and objects are what restore works with.
 	discovery discovery.DiscoveryInterface
@@ -186,6 +186,7 @@ func newPlane(t *testing.T, name string, started *controlplane.ControlPlane) *pl
 		grants("supercluster/syncer.yaml", "superpool-system", "syncer")
 		create(t, p.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": name}})
 	case controlplane.Tenant:
+		grants("tenant/rbac.yaml", "superpool-system", "superpool")
 	}
 	return p
 }

@@ -143,7 +143,7 @@ func newWorld(t *testing.T, with needs) *world {
 func (w *world) join(t *testing.T, name, services string, tenant *plane) {
 	t.Helper()
 	w.key, w.vcName, w.services, w.policy = "acme-123456-"+name, name, services, &policy.Ref{}
-	w.tenant, w.tenantConfig, w.controlPlane, w.tenantUID = tenant.client, tenant.Config, tenant.ControlPlane, uidOf(t, tenant.client)
+	w.tenant, w.tenantConfig, w.controlPlane, w.tenantUID = tenant.client, tenant.account, tenant.ControlPlane, uidOf(t, tenant.client)
 	w.follow(t, func(*tenancyv1alpha1.TenantPolicySpec) {})
 	create(t, w.meta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.key}})
 	vc := &tenancyv1alpha1.VirtualCluster{
