@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -187,8 +188,24 @@ func newPlane(t *testing.T, name string, started *controlplane.ControlPlane) *pl
 		create(t, p.client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "supercluster-info"}, Data: map[string]string{"id": name}})
 	case controlplane.Tenant:
 		grants("tenant/rbac.yaml", "superpool-system", "superpool")
+		ofSyncPolicies(t, p.client)
 	}
 	return p
+}
+
+// ofSyncPolicies grants what the SyncPolicies of tests need in a tenant, as docs/sync-policies.md has it.
+func ofSyncPolicies(t *testing.T, tenant client.Client) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "superpool:pool:kinds"}
+	create(t, tenant, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"example.com", "gateway.networking.k8s.io"}, Resources: []string{"*"},
+		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
+	}}})
+	create(t, tenant, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "superpool-system", Name: "superpool"}},
+	})
 }
 
 // restore makes the control planes that a test has used what they were before.
