@@ -32,11 +32,14 @@ func TestCheckServed(t *testing.T) {
 		mapper.Add(in(version).WithKind("VirtualCluster"), meta.RESTScopeNamespace)
 	}
 	policy, cluster, sync := in("v1alpha1").WithKind("TenantPolicy"), in("v1alpha1").WithKind("VirtualCluster"), in("v1alpha1").WithKind("SyncPolicy")
+	later := in("v2").WithKind("VirtualCluster")
 
 	require.NoError(t, skew.CheckServed(mapper))
 	require.NoError(t, skew.CheckServed(mapper, policy))
 	require.EqualError(t, skew.CheckServed(mapper, cluster, policy, sync), "the meta cluster serves VirtualCluster.tenancy.x-k8s.io as v1 and v1beta1, "+
 		"and this program reads v1alpha1: run the version of Superpool that its CRDs are of\n"+
 		"the meta cluster does not serve SyncPolicy.tenancy.x-k8s.io: apply the CRDs of this version (kubectl apply -k manifests/crds)")
-	require.EqualError(t, skew.CheckServed(silentMapper{mapper}, policy), "asking whether the meta cluster serves TenantPolicy.tenancy.x-k8s.io: no answer")
+	require.EqualError(t, skew.CheckServed(mapper, later), "the meta cluster serves VirtualCluster.tenancy.x-k8s.io as v1 and v1beta1, "+
+		"and this program reads v2: apply the CRDs of this version (kubectl apply -k manifests/crds)")
+	require.NoError(t, skew.CheckServed(silentMapper{mapper}, sync))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/superpool/superpool/test/builders"
 )
 
-// TestSecretsOfOthers: the Secrets in which other programs keep kubeconfigs of control planes are read as they are.
-// docs/tenants.md has their names.
+// TestSecretsOfOthers: Secrets with the names and keys in which other programs keep kubeconfigs, by their documentation,
+// are read as they are. docs/tenants.md lists them.
 func TestSecretsOfOthers(t *testing.T) {
 	t.Parallel()
 	const server = "https://10.0.0.1:6443"
@@ -26,13 +26,11 @@ func TestSecretsOfOthers(t *testing.T) {
 		data        map[string][]byte
 	}{
 		"Cluster API": {secret: "acme-kubeconfig", kind: "cluster.x-k8s.io/secret", data: map[string][]byte{"value": whole}},
+		"k0smotron": {secret: "acme-kubeconfig", key: "value", kind: "cluster.x-k8s.io/secret", data: map[string][]byte{"value": whole}},
 		"Kamaji": {secret: "acme-admin-kubeconfig", key: "admin.conf", data: map[string][]byte{
 			"admin.conf": whole, "admin.svc": others, "super-admin.conf": others, "super-admin.svc": others,
 		}},
 		"k3k": {secret: "k3k-acme-kubeconfig", key: "kubeconfig.yaml", data: map[string][]byte{"kubeconfig.yaml": whole}},
-		"vCluster": {secret: "vc-acme", key: "config", data: map[string][]byte{
-			"config": whole, "certificate-authority": []byte("CA"), "client-certificate": []byte("certificate"), "client-key": []byte("key"),
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

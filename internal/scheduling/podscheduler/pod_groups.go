@@ -103,7 +103,7 @@ func (g *podGroups) Get(group types.NamespacedName) (*podgroupv1alpha1.PodGroup,
 	case err == nil && exists:
 		return object.(*podgroupv1alpha1.PodGroup), nil //nolint:forcetypeassert // the informer is one of PodGroups
 	case apierrors.IsNotFound(g.source.Absent()):
-		return nil, fmt.Errorf("there is no PodGroup %s: this control plane does not serve %s: its CRD is missing or has other versions", group.Name, podgroupv1alpha1.SchemeGroupVersion)
+		return nil, fmt.Errorf("there is no PodGroup %s: this control plane does not serve %s, for lack of the CRD or of this version of it", group.Name, podgroupv1alpha1.SchemeGroupVersion)
 	case g.source.Absent() != nil:
 		return nil, fmt.Errorf("PodGroup %s is unknown: vc-scheduler may not list them in this control plane", group.Name)
 	case !g.informer.HasSynced():

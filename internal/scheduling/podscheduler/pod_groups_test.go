@@ -29,7 +29,7 @@ func TestGangsWithoutTheCRD(t *testing.T) {
 		c.create("web", "plain", "100m")
 		c.wantIn("web", "plain", "r1")
 		c.create("web", "mpi-1", "100m", memberOf("mpi"))
-		c.wantRefused("web", "mpi-1", "gang mpi: there is no PodGroup mpi: this control plane does not serve scheduling.x-k8s.io/v1alpha1: its CRD is missing or has other versions")
+		c.wantRefused("web", "mpi-1", "gang mpi: there is no PodGroup mpi: this control plane does not serve scheduling.x-k8s.io/v1alpha1, for lack of the CRD or of this version of it")
 	})
 }
 
@@ -54,7 +54,7 @@ func TestPodGroupsServedLater(t *testing.T) {
 		name := types.NamespacedName{Namespace: "web", Name: "mpi"}
 		require.Eventually(t, g.informer.HasSynced, patience, time.Millisecond)
 		_, err := g.Get(name)
-		require.ErrorContains(t, err, "its CRD is missing")
+		require.ErrorContains(t, err, "for lack of the CRD")
 		<-time.After(10 * time.Minute) // however long that is, it is found within a minute or so
 		source.Add(&podgroupv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "mpi"}})
 		served.Store(true)
@@ -77,7 +77,7 @@ func TestPodGroupsUnserved(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no CRD":    {err: apierrors.NewNotFound(podgroupv1alpha1.Resource("podgroups"), ""), want: "its CRD is missing"},
+		"no CRD":    {err: apierrors.NewNotFound(podgroupv1alpha1.Resource("podgroups"), ""), want: "for lack of the CRD"},
 		"forbidden": {err: apierrors.NewForbidden(podgroupv1alpha1.Resource("podgroups"), "", schedulingtest.ErrDown), want: "vc-scheduler may not list them"},
 	} {
 		t.Run(name, func(t *testing.T) {

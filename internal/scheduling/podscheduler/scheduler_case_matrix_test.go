@@ -217,5 +217,9 @@ Cases of kube-scheduler's integration tests, and whether they run over the view 
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
 		fmt.Fprintf(&page, "| %s | %s |\n", reason, strings.Join(byReason[reason], "; "))
 	}
+	page.WriteString("\nFolders of which no case runs.\n\n| folder | why |\n|---|---|\n")
+	for _, folder := range slices.Sorted(maps.Keys(leftOutFolders)) {
+		fmt.Fprintf(&page, "| %s | %s |\n", folder, leftOutFolders[folder])
+	}
 	return page.String()
 }

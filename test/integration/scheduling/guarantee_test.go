@@ -33,7 +33,9 @@ func (w *world) secondTenant(t *testing.T, name string, guaranteed corev1.Resour
 	rules := &tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *policy.Default().Spec().DeepCopy()}
 	rules.Spec.Scheduling.Guaranteed = guaranteed
 	require.NoError(t, w.meta.Create(t.Context(), rules))
-	secret := builders.KubeconfigSecret(name, started[0].KubeConfig)
+	account, err := controlplane.Account(t.Context(), started[0], "tenant/rbac.yaml", "superpool-system", "superpool")
+	require.NoError(t, err)
+	secret := builders.KubeconfigSecret(name, account.KubeConfig)
 	require.NoError(t, w.meta.Create(t.Context(), secret))
 	vc := builders.VirtualCluster(name)
 	vc.Spec.PolicyName = name

@@ -197,10 +197,12 @@ func newPlane(t *testing.T, name string, started *controlplane.ControlPlane) *pl
 func ofSyncPolicies(t *testing.T, tenant client.Client) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "superpool:pool:kinds"}
-	create(t, tenant, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"example.com", "gateway.networking.k8s.io"}, Resources: []string{"*"},
-		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"},
-	}}})
+	create(t, tenant, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"example.com", "gateway.networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch"}},
+		// Those that come up.
+		{APIGroups: []string{"example.com"}, Resources: []string{"planets"}, Verbs: []string{"create", "update", "delete"}},
+		{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gatewayclasses"}, Verbs: []string{"create", "update", "delete"}},
+	}})
 	create(t, tenant, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
