@@ -48,6 +48,9 @@ type ControlPlane struct {
 	Namespace string
 	Tenant    *tenancyv1alpha1.VirtualCluster
 	Version   *tenancyv1alpha1.ClusterVersion
+	// Agents is whether the pool has vn-agents that the API server may ask: then it shows them what VNAgentClient says,
+	// and holds them against the authority in the same Secret. Without it reaches no kubelet.
+	Agents bool
 }
 
 // serviceCIDRs are the ranges of Services.

@@ -24,9 +24,12 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: servers, Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
 		ServiceCIDRs: c.serviceCIDRs(), ServiceNodePortRange: c.Tenant.Spec.ServiceNodePortRange, KubeletCA: certificates.Certificate(CA),
 	}
+	if c.Agents {
+		server.KubeletCA = certificates.Certificate("kubelet-ca")
+	}
 	of := program{
 		component: APIServer, template: &c.Version.Spec.APIServer, ports: []int32{apiServerPort}, grace: 60, capabilities: []corev1.Capability{"NET_BIND_SERVICE"}, probe: https("/livez", apiServerPort),
-		pairs:       []string{"apiserver", "etcd-client", "front-proxy-client", "kubelet-client"},
+		pairs:       []string{"apiserver", "etcd-client", "front-proxy-client", KubeletClient},
 		authorities: []string{CA, EtcdCA, FrontProxyCA}, keys: []string{ServiceAccounts},
 		flags: server.Flags().With(Flags{
 			"etcd-cafile": certificates.Certificate(EtcdCA), "etcd-certfile": certificates.Certificate("etcd-client"), "etcd-keyfile": certificates.Key("etcd-client"),
@@ -37,6 +40,9 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	}
 	pod := of.pod()
 	pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = https("/readyz", apiServerPort)
+	if c.Agents {
+		project(pod.Spec.Volumes[0].Projected, KubeletClient, corev1.KeyToPath{Key: ServingCAKey, Path: "kubelet-ca.crt"})
+	}
 	folder(&pod.Spec, "run", "/var/run/kubernetes")
 	deployment := c.deployment(APIServer, replicas(of.template), pod)
 	deployment.Annotations = map[string]string{annotationVersion: c.Version.Spec.KubernetesVersion}

@@ -57,6 +57,8 @@ type Reconciler struct {
 	DialEtcd func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error)
 	// Validity is how long certificates are valid.
 	Validity time.Duration
+	// AgentsNamespace is the namespace with what tenants and vn-agents know each other by (agents). "": the pool has none.
+	AgentsNamespace string
 }
 
 // SetupWithManager adds the reconciler to a manager.
@@ -125,28 +127,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case vc.DeletionTimestamp != nil, vc.Status.ClusterNamespace == "":
 		return reconcile.Result{}, nil // vc-scheduler makes the root namespace, and deletes it with all that is in it
 	case vc.Spec.ClusterVersionName == "":
-		_, err := r.write(ctx, vc, &report{}) // it is imported now
-		return reconcile.Result{}, err
+		report, again := &report{imported: true}, time.Duration(0)
+		return r.settle(ctx, vc, report, again, r.identify(ctx, vc, report, &again))
 	}
 	report, again := newReport(), patrolPeriod
-	err := r.certificates(ctx, vc, report, &again)
+	plane, err := r.certificates(ctx, vc, report, &again)
 	switch {
 	case err != nil:
 	case virtualclusters.IsPaused(vc):
 		err = r.pause(ctx, vc, report)
 	default:
-		err = r.provision(ctx, vc, report, &again)
+		err = r.provision(ctx, plane, report, &again)
 	}
+	return r.settle(ctx, vc, report, again, err)
+}
+
+// settle writes what a report says, and returns when a control plane is looked at again, with err or without.
+func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again time.Duration, err error) (reconcile.Result, error) {
 	var broken *brokenError
 	switch {
 	case err == nil:
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case errors.As(err, &broken): // somebody has to mend it, and nobody tells when
-		report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
+		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
 		err, again = nil, min(again, time.Minute)
 	case isRefused(err):
-		report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
+		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
 	default:
 		return reconcile.Result{}, err // it is tried again, and what is known of the parts stays said
 	}
@@ -169,30 +176,26 @@ func isRefused(err error) bool {
 }
 
 // certificates makes the certificates of a control plane, whatever becomes of the rest of it: what runs needs them.
-// again is shortened to when the next one is due.
-func (r *Reconciler) certificates(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
-	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
-	kept := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace, now: r.Clock.Now()}
-	err := kept.ensure(ctx, plane, r.Validity)
-	if !kept.next.IsZero() {
-		*again = min(*again, max(time.Second, kept.next.Sub(kept.now)))
-	}
+// again is shortened to when the next one is due. It returns the control plane, which has no version yet.
+func (r *Reconciler) certificates(
+	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
+) (*controlplane.ControlPlane, error) {
+	agents, unknown := r.agents(ctx)
+	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc, Agents: agents != nil}
+	kept := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace, now: r.Clock.Now(), agents: agents}
+	err := errors.Join(unknown, kept.ensure(ctx, plane, r.Validity))
+	*again = kept.until(*again)
 	handed := r.handOut(ctx, vc)
+	report.judge(err)
 	if err != nil {
-		reason := tenancyv1alpha1.ReasonFailed
-		if broken := (*brokenError)(nil); errors.As(err, &broken) {
-			reason = tenancyv1alpha1.ReasonInvalid
-		}
-		report.set(tenancyv1alpha1.ConditionCertificatesValid, tenancy.Reason{Reason: reason, Message: err.Error()})
-		return err // where there is no kubeconfig to hand out, it says why
+		return nil, err // where there is no kubeconfig to hand out, it says why
 	}
-	report.set(tenancyv1alpha1.ConditionCertificatesValid, tenancy.Reason{})
-	return handed
+	return plane, handed
 }
 
 // provision makes the next part. again is shortened to when a store that is not whole is asked again.
-func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
-	version := &tenancyv1alpha1.ClusterVersion{}
+func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+	vc, version := plane.Tenant, &tenancyv1alpha1.ClusterVersion{}
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: vc.Spec.ClusterVersionName}, version); err != nil {
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("getting ClusterVersion %s: %w", vc.Spec.ClusterVersionName, err)
@@ -201,7 +204,7 @@ func (r *Reconciler) provision(ctx context.Context, vc *tenancyv1alpha1.VirtualC
 			"There is no ClusterVersion %s; what runs goes on: kubectl get clusterversions", vc.Spec.ClusterVersionName)})
 		return nil // its creation is an event
 	}
-	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc, Version: version}
+	plane.Version = version
 	store, err := r.openStore(ctx, plane)
 	if err != nil {
 		return err
@@ -246,16 +249,18 @@ func (r *Reconciler) handOut(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	if err != nil {
 		return err
 	}
-	owner := metav1.OwnerReference{APIVersion: tenancyv1alpha1.GroupVersion.String(), Kind: "VirtualCluster", Name: vc.Name, UID: vc.UID}
-	if secret == nil {
-		return out.create(ctx, vc.Name+kubeconfigSuffix, corev1.SecretTypeOpaque, data, owner)
-	}
-	return out.update(ctx, secret, data, owner)
+	return out.keep(ctx, vc.Name+kubeconfigSuffix, corev1.SecretTypeOpaque, secret, data, ownerOf(vc))
 }
 
-// report is what vc-manager says of a control plane. What it does not say stays said as it is, but for one that says
-// nothing at all.
+// ownerOf lets an object beside a VirtualCluster end with it.
+func ownerOf(vc *tenancyv1alpha1.VirtualCluster) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: tenancyv1alpha1.GroupVersion.String(), Kind: "VirtualCluster", Name: vc.Name, UID: vc.UID}
+}
+
+// report is what vc-manager says of a control plane. What it does not say stays said as it is.
 type report struct {
+	// imported is whether there are no parts: what it does not say is not so, and its certificates are one.
+	imported   bool
 	conditions []metav1.Condition
 	// version is that of all its parts, "" while some have another one.
 	version string
@@ -284,8 +289,26 @@ func (p *report) set(condition string, why tenancy.Reason) {
 	if why != (tenancy.Reason{}) {
 		said.Status, said.Reason, said.Message = metav1.ConditionFalse, why.Reason, tenancy.Cut(why.Message, tenancy.MaxEventNote)
 	}
-	at := slices.IndexFunc(p.conditions, func(known metav1.Condition) bool { return known.Type == condition })
-	p.conditions[at] = said
+	p.conditions = slices.DeleteFunc(p.conditions, func(known metav1.Condition) bool { return known.Type == condition })
+	p.conditions = append(p.conditions, said)
+}
+
+// judge says whether the certificates are valid, from what became of them.
+func (p *report) judge(err error) {
+	why := tenancy.Reason{}
+	if broken := (*brokenError)(nil); errors.As(err, &broken) {
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
+	} else if err != nil {
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
+	}
+	p.set(tenancyv1alpha1.ConditionCertificatesValid, why)
+}
+
+// fail says why the parts are not as they are to be.
+func (p *report) fail(why tenancy.Reason) {
+	if !p.imported {
+		p.set(tenancyv1alpha1.ConditionUpToDate, why)
+	}
 }
 
 // refuse says why nothing is changed, and nothing of the parts: they are as they were.
@@ -297,13 +320,13 @@ func (p *report) refuse(why tenancy.Reason) {
 // write writes what a report says if it is something else, and reports whether it did.
 func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) (bool, error) {
 	before, changed := vc.DeepCopy(), false
-	none := len(report.conditions) == 0
-	if none {
-		for _, condition := range conditionTypes {
+	for _, condition := range conditionTypes {
+		isSaid := slices.ContainsFunc(report.conditions, func(said metav1.Condition) bool { return said.Type == condition })
+		if report.imported && !isSaid {
 			changed = meta.RemoveStatusCondition(&vc.Status.Conditions, condition) || changed
 		}
 	}
-	if vc.Status.Version != report.version && (none || report.version != "") {
+	if vc.Status.Version != report.version && (report.imported || report.version != "") {
 		vc.Status.Version, changed = report.version, true
 	}
 	for _, condition := range report.conditions {

@@ -52,6 +52,9 @@ type Options struct {
 	MetricsSecure bool
 	// CertificateValidity is how long certificates are valid. They are renewed after two thirds of it.
 	CertificateValidity time.Duration
+	// AgentsNamespace is the namespace of the meta cluster with Secret vn-agent-client-ca and ConfigMap
+	// vn-agent-serving-ca. "": the pool has no vn-agents.
+	AgentsNamespace string
 	// Logs holds the values of klog's flags.
 	Logs *logs.Options
 }
@@ -60,7 +63,7 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		LeaderElect: true, LeaderElectNamespace: "vc-manager", MetricsBindAddress: ":8443", MetricsSecure: true, HealthProbeBindAddress: ":8081",
-		PprofBindAddress: "0", CertificateValidity: pki.DefaultValidity, Logs: logs.NewOptions(),
+		PprofBindAddress: "0", CertificateValidity: pki.DefaultValidity, AgentsNamespace: "vc-manager", Logs: logs.NewOptions(),
 	}
 }
 
@@ -76,6 +79,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		`address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	flags.DurationVar(&o.CertificateValidity, "certificate-validity", o.CertificateValidity,
 		"how long the certificates of control planes are valid, at least 1h. Each is renewed after two thirds of it, and nothing is restarted for it")
+	flags.StringVar(&o.AgentsNamespace, "vn-agent-namespace", o.AgentsNamespace,
+		`namespace of the meta cluster with Secret vn-agent-client-ca, which signs what tenants show to vn-agents, and ConfigMap vn-agent-serving-ca (ca.crt). Without the Secret, or with "", no tenant gets any`)
 	logsapi.AddFlags(o.Logs, flags)
 }
 
@@ -96,7 +101,8 @@ func NewCommand() *cobra.Command {
 		Long: `vc-manager makes the control plane of each VirtualCluster that names a ClusterVersion: etcd, kube-apiserver and kube-controller-manager,
 as pods in the tenant's root namespace of the meta cluster. It renews their certificates and upgrades them.
 
-The administrator's kubeconfig is in Secret NAME-kubeconfig beside the VirtualCluster, key value.`,
+The administrator's kubeconfig is in Secret NAME-kubeconfig beside the VirtualCluster, key value. Where the pool has vn-agents, the API server of a
+VirtualCluster that is imported shows them what is in Secret NAME-vn-agent, which vc-manager renews.`,
 		Example: `  vc-manager --kubeconfig meta.kubeconfig --leader-elect=false
 
   kubectl apply -f manifests/samples/clusterversion.yaml
@@ -137,7 +143,7 @@ func Run(ctx context.Context, options *Options) error {
 	if err := skew.CheckServed(mgr.GetRESTMapper(), tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"), tenancyv1alpha1.GroupVersion.WithKind("ClusterVersion")); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
-	reconciler := &provision.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, Validity: options.CertificateValidity}
+	reconciler := &provision.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
