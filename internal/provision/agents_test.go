@@ -100,7 +100,8 @@ func TestIdentityOfAnImportedTenant(t *testing.T) {
 
 	authority.Data[corev1.TLSPrivateKeyKey] = []byte("a typo")
 	require.NoError(t, b.reconciler.Client.Update(t.Context(), authority))
-	require.Equal(t, time.Minute, b.reconcile().RequeueAfter)
+	b.reconcile()
+	require.Equal(t, time.Minute, b.reconcile().RequeueAfter, "nobody tells when it is mended")
 	require.Contains(t, b.valid(), "False: Secret vc-manager/vn-agent-client-ca holds no authority: ")
 	require.Equal(t, second.Data, b.secret("default", "acme-vn-agent").Data)
 }
