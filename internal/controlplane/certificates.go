@@ -14,8 +14,6 @@ const (
 	CA           = "ca"
 	EtcdCA       = "etcd-ca"
 	FrontProxyCA = "front-proxy-ca"
-	// VNAgentCA is the pool's authority of tenants' identities, which is no Secret of a control plane.
-	VNAgentCA = "vn-agent-client-ca"
 )
 
 // Other Secrets of a control plane.
@@ -29,9 +27,10 @@ const (
 	// KubeconfigKey is the key of a kubeconfig in the Secret of its user's certificate. It names the files of that, so
 	// that the user reads them again.
 	KubeconfigKey = "kubeconfig"
-	// KubeletClient has the certificate that the API server shows to kubelets, which are vn-agents.
+	// KubeletClient has the certificate that the API server shows to kubelets, which are vn-agents, and their authority. No
+	// authority of the control plane issues it: vn-agents trust the pool's.
 	KubeletClient = "kubelet-client"
-	// ServingCAKey is the key of the authority of vn-agents in the Secrets of those who ask them.
+	// ServingCAKey is the key of the authorities of vn-agents, in PEM, in the Secrets of those who ask them.
 	ServingCAKey = "ca.crt"
 )
 
@@ -69,7 +68,6 @@ func (c *ControlPlane) Certificates(validity time.Duration, hosts ...string) ([]
 		{Name: "apiserver", Authority: CA, Wanted: pki.Certificate{User: APIServer, IPs: addresses, DNSNames: names}},
 		{Name: ManagerUser, Authority: CA, Wanted: pki.Certificate{User: "system:kube-controller-manager"}},
 		{Name: tenancyv1alpha1.SecretAdminKubeconfig, Authority: CA, Wanted: pki.Certificate{User: "kubernetes-admin", Groups: []string{administrators}}},
-		{Name: KubeletClient, Authority: CA, Wanted: pki.Certificate{User: "kube-apiserver-kubelet-client", Groups: []string{administrators}}},
 		{Name: "front-proxy-client", Authority: FrontProxyCA, Wanted: pki.Certificate{User: FrontProxyUser}},
 		{Name: "etcd-server", Authority: EtcdCA, Wanted: pki.Certificate{User: Etcd, IPs: local, DNSNames: members}},
 		{Name: "etcd-peer", Authority: EtcdCA, Wanted: pki.Certificate{User: "etcd-peer", IPs: local, DNSNames: members}},
@@ -77,15 +75,7 @@ func (c *ControlPlane) Certificates(validity time.Duration, hosts ...string) ([]
 		{Name: EtcdManager, Authority: EtcdCA, Wanted: pki.Certificate{User: ManagedBy}},
 	}
 	for i := range all {
-		if c.Agents && all[i].Name == KubeletClient {
-			all[i].Authority, all[i].Wanted = VNAgentCA, VNAgentClient(c.Namespace)
-		}
 		all[i].Wanted.Validity = validity
 	}
 	return all, nil
-}
-
-// VNAgentClient is the certificate by which vn-agents know a tenant, by its cluster key.
-func VNAgentClient(key string) pki.Certificate {
-	return pki.Certificate{User: key, Groups: []string{tenancyv1alpha1.OrganisationTenants}}
 }

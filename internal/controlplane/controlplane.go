@@ -7,7 +7,7 @@
 //	Service, ConfigMap, StatefulSet, PodDisruptionBudget   etcd
 //	Service, Deployment, PodDisruptionBudget               kube-apiserver
 //	Deployment                                             kube-controller-manager
-//	Secrets                                                one for each pair of Certificates, three authorities, service-accounts
+//	Secrets                                                one for each pair of Certificates, three authorities, service-accounts, kubelet-client
 package controlplane
 
 import (
@@ -48,8 +48,8 @@ type ControlPlane struct {
 	Namespace string
 	Tenant    *tenancyv1alpha1.VirtualCluster
 	Version   *tenancyv1alpha1.ClusterVersion
-	// Agents is whether the pool has vn-agents that the API server may ask: then it shows them what VNAgentClient says,
-	// and holds them against the authority in the same Secret. Without it reaches no kubelet.
+	// Agents is whether Secret KubeletClient is there, by which the API server and vn-agents know each other. Without it
+	// the API server reaches no kubelet: it trusts only what its own authority has signed.
 	Agents bool
 }
 

@@ -104,9 +104,21 @@ func TestPodsAreRestricted(t *testing.T) {
 // vc-manager makes, and no pod reads a key that it does not need.
 func TestFilesAreThere(t *testing.T) {
 	t.Parallel()
-	c := sample()
+	for name, agents := range map[string]bool{"with vn-agents": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := sample()
+			c.Agents = agents
+			requireFiles(t, c)
+		})
+	}
+}
+
+func requireFiles(t *testing.T, c *controlplane.ControlPlane) {
+	t.Helper()
 	made := map[string]bool{
 		controlplane.CA: true, controlplane.EtcdCA: true, controlplane.FrontProxyCA: true, controlplane.ServiceAccounts: true,
+		controlplane.KubeletClient: c.Agents,
 	}
 	all, err := c.Certificates(time.Hour)
 	require.NoError(t, err)
@@ -157,6 +169,16 @@ func TestFlags(t *testing.T) {
 		"a tenant that says nothing": {
 			program: controlplane.APIServer, change: func(c *controlplane.ControlPlane) { c.Tenant = &tenancyv1alpha1.VirtualCluster{} },
 			want: map[string]string{"--service-cluster-ip-range": "10.96.0.0/12", "--service-account-issuer": "https://kubernetes.default.svc.cluster.local"},
+		},
+		"no vn-agents": {
+			program: controlplane.APIServer, want: map[string]string{"--kubelet-client-certificate": "", "--kubelet-client-key": ""},
+		},
+		"vn-agents": {
+			program: controlplane.APIServer, change: func(c *controlplane.ControlPlane) { c.Agents = true },
+			want: map[string]string{
+				"--kubelet-client-certificate": files + "kubelet-client.crt", "--kubelet-client-key": files + "kubelet-client.key",
+				"--kubelet-certificate-authority": files + "kubelet-ca.crt",
+			},
 		},
 		"arguments of the version": {
 			program: controlplane.APIServer, change: func(c *controlplane.ControlPlane) {

@@ -61,8 +61,9 @@ type Server struct {
 	// the default.
 	ServiceCIDRs         []string
 	ServiceNodePortRange string
-	// KubeletCA is the file of the authority of kubelets' serving certificates.
-	KubeletCA string
+	// KubeletClient is the pair that it shows to kubelets, "" for none, and KubeletCA the file of the authority of their
+	// serving certificates.
+	KubeletClient, KubeletCA string
 }
 
 // Flags returns the flags that each kube-apiserver has, wherever it runs.
@@ -74,7 +75,6 @@ func (s *Server) Flags() Flags {
 		"service-account-issuer": s.Issuer, "service-account-key-file": s.Files.Key("service-accounts"),
 		"service-account-signing-key-file": s.Files.Key("service-accounts"),
 		"authorization-mode":               "Node,RBAC", "enable-admission-plugins": "NodeRestriction", "allow-privileged": "true",
-		"kubelet-client-certificate": s.Files.Certificate("kubelet-client"), "kubelet-client-key": s.Files.Key("kubelet-client"),
 		"kubelet-certificate-authority": s.KubeletCA, "kubelet-preferred-address-types": "InternalIP",
 		// Aggregated API servers, as metrics-server, are reached at their pods, and know who asks from these headers.
 		"enable-aggregator-routing": "true",
@@ -82,6 +82,9 @@ func (s *Server) Flags() Flags {
 		"requestheader-client-ca-file": s.Files.Certificate("front-proxy-ca"), "requestheader-allowed-names": FrontProxyUser,
 		"requestheader-extra-headers-prefix": "X-Remote-Extra-", "requestheader-group-headers": "X-Remote-Group",
 		"requestheader-username-headers": "X-Remote-User",
+	}
+	if s.KubeletClient != "" {
+		flags["kubelet-client-certificate"], flags["kubelet-client-key"] = s.Files.Certificate(s.KubeletClient), s.Files.Key(s.KubeletClient)
 	}
 	if s.EtcdPrefix != "" {
 		flags["etcd-prefix"] = s.EtcdPrefix

@@ -24,13 +24,14 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: servers, Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
 		ServiceCIDRs: c.serviceCIDRs(), ServiceNodePortRange: c.Tenant.Spec.ServiceNodePortRange, KubeletCA: certificates.Certificate(CA),
 	}
+	pairs := []string{"apiserver", "etcd-client", "front-proxy-client"}
 	if c.Agents {
-		server.KubeletCA = certificates.Certificate("kubelet-ca")
+		server.KubeletClient, server.KubeletCA = KubeletClient, certificates.Certificate("kubelet-ca")
+		pairs = append(pairs, KubeletClient)
 	}
 	of := program{
 		component: APIServer, template: &c.Version.Spec.APIServer, ports: []int32{apiServerPort}, grace: 60, capabilities: []corev1.Capability{"NET_BIND_SERVICE"}, probe: https("/livez", apiServerPort),
-		pairs:       []string{"apiserver", "etcd-client", "front-proxy-client", KubeletClient},
-		authorities: []string{CA, EtcdCA, FrontProxyCA}, keys: []string{ServiceAccounts},
+		pairs: pairs, authorities: []string{CA, EtcdCA, FrontProxyCA}, keys: []string{ServiceAccounts},
 		flags: server.Flags().With(Flags{
 			"etcd-cafile": certificates.Certificate(EtcdCA), "etcd-certfile": certificates.Certificate("etcd-client"), "etcd-keyfile": certificates.Key("etcd-client"),
 			"endpoint-reconciler-type": "none", "shutdown-delay-duration": "10s", "shutdown-send-retry-after": "true", "goaway-chance": "0.001", "profiling": "false",

@@ -41,6 +41,8 @@ const (
 	concurrentTenants = 8
 	// patrolPeriod is how often a control plane is looked at without an event.
 	patrolPeriod = 10 * time.Minute
+	// mendingPeriod is how often what somebody has to mend is looked at: nobody tells when it is.
+	mendingPeriod = time.Minute
 	// kubeconfigSuffix is added to the name of a VirtualCluster for that of the Secret with its administrator's
 	// kubeconfig, as Cluster API has it.
 	kubeconfigSuffix = "-kubeconfig"
@@ -57,7 +59,8 @@ type Reconciler struct {
 	DialEtcd func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error)
 	// Validity is how long certificates are valid.
 	Validity time.Duration
-	// AgentsNamespace is the namespace with what tenants and vn-agents know each other by (agents). "": the pool has none.
+	// AgentsNamespace is the namespace with what tenants and vn-agents know each other by (poolAuthority). "": the pool has
+	// none.
 	AgentsNamespace string
 }
 
@@ -123,23 +126,38 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, vc); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // it names what was read
 	}
-	switch {
-	case vc.DeletionTimestamp != nil, vc.Status.ClusterNamespace == "":
+	if vc.DeletionTimestamp != nil || vc.Status.ClusterNamespace == "" {
 		return reconcile.Result{}, nil // vc-scheduler makes the root namespace, and deletes it with all that is in it
-	case vc.Spec.ClusterVersionName == "":
-		report, again := &report{imported: true}, time.Duration(0)
-		return r.settle(ctx, vc, report, again, r.identify(ctx, vc, report, &again))
 	}
-	report, again := newReport(), patrolPeriod
-	plane, err := r.certificates(ctx, vc, report, &again)
+	report, again := newReport(vc.Spec.ClusterVersionName == ""), patrolPeriod
+	err := r.step(ctx, vc, report, &again)
+	return r.settle(ctx, vc, report, again, err)
+}
+
+// step does what is next for a tenant whose root namespace is its own. again is shortened to when it is looked at again.
+func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
+	why, err := virtualclusters.CheckRoot(ctx, r.Reader, vc)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	if why != (tenancy.Reason{}) {
+		report.refuse(why)
+		*again = mendingPeriod
+		return nil
+	}
+	if report.imported {
+		return r.identifyImported(ctx, vc, report, again)
+	}
+	plane, err := r.certificates(ctx, vc, report, again)
 	switch {
 	case err != nil:
+		return err
 	case virtualclusters.IsPaused(vc):
 		err = r.pause(ctx, vc, report)
 	default:
-		err = r.provision(ctx, plane, report, &again)
+		err = r.provision(ctx, plane, report, again)
 	}
-	return r.settle(ctx, vc, report, again, err)
+	return errors.Join(err, r.forget(ctx, vc))
 }
 
 // settle writes what a report says, and returns when a control plane is looked at again, with err or without.
@@ -151,7 +169,7 @@ func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case errors.As(err, &broken): // somebody has to mend it, and nobody tells when
 		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
-		err, again = nil, min(again, time.Minute)
+		err, again = nil, min(again, mendingPeriod)
 	case isRefused(err):
 		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
 	default:
@@ -176,17 +194,19 @@ func isRefused(err error) bool {
 }
 
 // certificates makes the certificates of a control plane, whatever becomes of the rest of it: what runs needs them.
-// again is shortened to when the next one is due. It returns the control plane, which has no version yet.
+// again is shortened to when the next one is due. It returns the control plane, which has no version yet. Nothing waits
+// for the pool's authority.
 func (r *Reconciler) certificates(
 	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
 ) (*controlplane.ControlPlane, error) {
-	agents, unknown := r.agents(ctx)
-	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc, Agents: agents != nil}
-	kept := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace, now: r.Clock.Now(), agents: agents}
-	err := errors.Join(unknown, kept.ensure(ctx, plane, r.Validity))
+	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
+	kept := r.secrets(ctx, plane.Namespace)
+	ensured := kept.ensure(ctx, plane, r.Validity)
+	isThere, err := kept.identify(ctx, controlplane.KubeletClient, r.identity(vc))
+	plane.Agents, err = isThere, errors.Join(ensured, err)
 	*again = kept.until(*again)
 	handed := r.handOut(ctx, vc)
-	report.judge(err)
+	report.judge(errors.Join(err, kept.pool.err))
 	if err != nil {
 		return nil, err // where there is no kubeconfig to hand out, it says why
 	}
@@ -259,7 +279,7 @@ func ownerOf(vc *tenancyv1alpha1.VirtualCluster) metav1.OwnerReference {
 
 // report is what vc-manager says of a control plane. What it does not say stays said as it is.
 type report struct {
-	// imported is whether there are no parts: what it does not say is not so, and its certificates are one.
+	// imported is whether there are no parts: what it does not say is not so, and its certificates are one at most.
 	imported   bool
 	conditions []metav1.Condition
 	// version is that of all its parts, "" while some have another one.
@@ -273,8 +293,11 @@ var conditionTypes = []string{
 }
 
 // newReport returns a report that knows nothing of any part: it was not looked at, as one before is not whole.
-func newReport() *report {
-	p := &report{}
+func newReport(imported bool) *report {
+	p := &report{imported: imported}
+	if imported {
+		return p
+	}
 	for _, condition := range conditionTypes {
 		p.conditions = append(p.conditions, metav1.Condition{
 			Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonWaiting, Message: "Another part is not whole",
@@ -289,19 +312,29 @@ func (p *report) set(condition string, why tenancy.Reason) {
 	if why != (tenancy.Reason{}) {
 		said.Status, said.Reason, said.Message = metav1.ConditionFalse, why.Reason, tenancy.Cut(why.Message, tenancy.MaxEventNote)
 	}
-	p.conditions = slices.DeleteFunc(p.conditions, func(known metav1.Condition) bool { return known.Type == condition })
+	p.put(said)
+}
+
+func (p *report) put(said metav1.Condition) {
+	p.conditions = slices.DeleteFunc(p.conditions, func(known metav1.Condition) bool { return known.Type == said.Type })
 	p.conditions = append(p.conditions, said)
 }
 
-// judge says whether the certificates are valid, from what became of them.
+// judge says whether the certificates are valid, from what became of them: Unknown where the meta cluster may answer
+// otherwise the next time.
 func (p *report) judge(err error) {
-	why := tenancy.Reason{}
-	if broken := (*brokenError)(nil); errors.As(err, &broken) {
-		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
-	} else if err != nil {
-		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
+	const condition = tenancyv1alpha1.ConditionCertificatesValid
+	broken := (*brokenError)(nil)
+	switch {
+	case err == nil:
+		p.set(condition, tenancy.Reason{})
+	case errors.As(err, &broken):
+		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
+	case isRefused(err):
+		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
+	default:
+		p.put(metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonFailed, Message: tenancy.Cut(err.Error(), tenancy.MaxEventNote)})
 	}
-	p.set(tenancyv1alpha1.ConditionCertificatesValid, why)
 }
 
 // fail says why the parts are not as they are to be.
@@ -313,7 +346,7 @@ func (p *report) fail(why tenancy.Reason) {
 
 // refuse says why nothing is changed, and nothing of the parts: they are as they were.
 func (p *report) refuse(why tenancy.Reason) {
-	p.set(tenancyv1alpha1.ConditionUpToDate, why)
+	p.fail(why)
 	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Status == metav1.ConditionUnknown })
 }
 

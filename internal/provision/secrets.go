@@ -30,14 +30,23 @@ type secrets struct {
 	reader    client.Reader
 	namespace string
 	now       time.Time
-	// agents are the pool's vn-agents, nil for none.
-	agents *agents
+	// pool is the pool's authority, with what identify found wrong with it.
+	pool poolAuthority
 	// next is when the first of the certificates is to be made anew.
 	next time.Time
 }
 
-// until returns the time until the first of the certificates is to be made anew, at most so long.
+// secrets returns those of a namespace.
+func (r *Reconciler) secrets(ctx context.Context, namespace string) *secrets {
+	return &secrets{client: r.Client, reader: r.Reader, namespace: namespace, now: r.Clock.Now(), pool: r.poolAuthority(ctx)}
+}
+
+// until returns the time until the first of the certificates is to be made anew, at most so long, and less where somebody
+// has to mend something: nobody tells when.
 func (s *secrets) until(most time.Duration) time.Duration {
+	if s.pool.err != nil {
+		most = min(most, mendingPeriod)
+	}
 	if s.next.IsZero() {
 		return most
 	}
@@ -144,36 +153,17 @@ func (s *secrets) serviceAccounts(ctx context.Context, isNew bool) error {
 	return s.create(ctx, controlplane.ServiceAccounts, corev1.SecretTypeOpaque, map[string][]byte{corev1.TLSPrivateKeyKey: pem})
 }
 
-// identity keeps the certificate by which vn-agents know a tenant, with their authority.
-func (s *secrets) identity(ctx context.Context, wanted controlplane.Certificate, owner metav1.OwnerReference) error {
-	secret, err := s.get(ctx, wanted.Name)
-	if err != nil {
-		return err
-	}
-	pair, err := s.issue(s.agents.clients, wanted, secret)
-	if err != nil {
-		return err
-	}
-	data := dataOf(pair)
-	data[controlplane.ServingCAKey] = s.agents.serving
-	return s.keep(ctx, wanted.Name, corev1.SecretTypeTLS, secret, data, owner)
-}
-
-// certificate makes a pair of a control plane anew when it is due. secret is that of the one that there is, nil for
-// none.
+// certificate makes a pair anew when it is due. secret is that of the one that there is, nil for none.
 func (s *secrets) certificate(
 	ctx context.Context, by *pki.Authority, wanted controlplane.Certificate, secret *corev1.Secret, plane *controlplane.ControlPlane,
 ) error {
-	pair, err := s.issue(by, wanted, secret)
+	pair, err := s.issue(by, wanted.Name, wanted.Wanted, secret)
 	if err != nil {
 		return err
 	}
 	data := dataOf(pair)
 	if err := addKubeconfig(data, plane, by, wanted.Name, pair); err != nil {
 		return err
-	}
-	if wanted.Authority == controlplane.VNAgentCA {
-		data[controlplane.ServingCAKey] = s.agents.serving
 	}
 	return s.keep(ctx, wanted.Name, corev1.SecretTypeTLS, secret, data)
 }
@@ -187,19 +177,19 @@ func (s *secrets) keep(ctx context.Context, name string, kind corev1.SecretType,
 }
 
 // issue returns the pair of a Secret, nil for none, or another one where that is due.
-func (s *secrets) issue(by *pki.Authority, wanted controlplane.Certificate, secret *corev1.Secret) (*pki.Pair, error) {
+func (s *secrets) issue(by *pki.Authority, name string, wanted pki.Certificate, secret *corev1.Secret) (*pki.Pair, error) {
 	pair := &pki.Pair{}
 	if secret != nil {
 		pair = pairOf(secret)
 	}
-	at, why := by.Due(pair, wanted.Wanted, s.now)
+	at, why := by.Due(pair, wanted, s.now)
 	if why != "" {
 		var err error
-		if pair, err = by.IssueAt(s.now, wanted.Wanted); err != nil {
-			return nil, broken("Certificate %s cannot be issued: %v", wanted.Name, err)
+		if pair, err = by.IssueAt(s.now, wanted); err != nil {
+			return nil, broken("Certificate %s cannot be issued: %v", name, err)
 		}
-		if at, why = by.Due(pair, wanted.Wanted, s.now); why != "" {
-			return nil, broken("Certificate %s, issued just now, is none: %s", wanted.Name, why)
+		if at, why = by.Due(pair, wanted, s.now); why != "" {
+			return nil, broken("Certificate %s, issued just now, is none: %s", name, why)
 		}
 	}
 	if s.next.IsZero() || at.Before(s.next) {
@@ -251,9 +241,6 @@ func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, 
 		there[wanted[i].Name] = secret
 	}
 	authorities := map[string]*pki.Authority{}
-	if s.agents != nil {
-		authorities[controlplane.VNAgentCA] = s.agents.clients
-	}
 	for _, name := range []string{controlplane.CA, controlplane.EtcdCA, controlplane.FrontProxyCA} {
 		authority, err := s.authority(ctx, name, !signed[name])
 		if err != nil {
@@ -265,10 +252,6 @@ func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, 
 	errs = append(errs, s.serviceAccounts(ctx, !signed[controlplane.CA]))
 	if err := errors.Join(errs...); err != nil && !signed[controlplane.CA] {
 		return err // the first certificate is signed when all that signs is there
-	}
-	if client := there[controlplane.KubeletClient]; s.agents == nil && client != nil && client.Data[controlplane.ServingCAKey] != nil {
-		errs = append(errs, broken("What vn-agents know tenants by is gone (Secret %s): restore it, or delete Secret %s/%s", controlplane.VNAgentCA, s.namespace, client.Name))
-		delete(there, client.Name)
 	}
 	for i := range wanted {
 		secret, read := there[wanted[i].Name]

@@ -3,11 +3,9 @@ package virtualclusters
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -39,16 +37,7 @@ func (r Reader) Prepare(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster)
 		klog.FromContext(ctx).Info("Waiting until vc-scheduler has connected to the control plane and written status.controlPlaneUID")
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonConnecting, Message: errNotRecognized.Error()}, nil
 	}
-	key := tenancy.ClusterKey(vc)
-	root := &corev1.Namespace{}
-	err := r.Reader.Get(ctx, client.ObjectKey{Name: key}, root)
-	if apierrors.IsNotFound(err) {
-		return waitingForRoot(key), nil
-	}
-	if err != nil {
-		return tenancy.Reason{}, fmt.Errorf("getting the root namespace %s: %w", key, err)
-	}
-	return rootConflict(vc, root), nil
+	return CheckRoot(ctx, r.Reader, vc)
 }
 
 // Recognize returns an error: only Owner writes status.

@@ -1,9 +1,11 @@
 package virtualclusters
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +18,21 @@ import (
 func RootOwner(namespace client.Object) (types.NamespacedName, bool) {
 	owner := annotatedOwner(namespace)
 	return owner, owner.Name != "" && namespace.GetAnnotations()[tenancyv1alpha1.AnnotationRootNamespace] == "true"
+}
+
+// CheckRoot returns why a VirtualCluster has no root namespace that can be used, the zero Reason when it has. What reader
+// returns must be up to date.
+func CheckRoot(ctx context.Context, reader client.Reader, vc *tenancyv1alpha1.VirtualCluster) (tenancy.Reason, error) {
+	key := tenancy.ClusterKey(vc)
+	root := &corev1.Namespace{}
+	err := reader.Get(ctx, client.ObjectKey{Name: key}, root)
+	if apierrors.IsNotFound(err) {
+		return waitingForRoot(key), nil
+	}
+	if err != nil {
+		return tenancy.Reason{}, fmt.Errorf("getting the root namespace %s: %w", key, err)
+	}
+	return rootConflict(vc, root), nil
 }
 
 // rootConflict returns why an existing namespace cannot be the root namespace of a VirtualCluster, the zero Reason when

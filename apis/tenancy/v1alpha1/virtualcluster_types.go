@@ -86,7 +86,9 @@ const (
 	ConditionControllerManagerReady = "ControllerManagerReady"
 	// ConditionUpToDate is True when all parts of the control plane are of the ClusterVersion that is named.
 	ConditionUpToDate = "UpToDate"
-	// ConditionCertificatesValid is True when all certificates of the control plane are valid.
+	// ConditionCertificatesValid is True when all certificates of a control plane that vc-manager makes are valid, and what
+	// its API server shows to vn-agents. Of one that is imported it is about the latter alone, Secret NAME-vn-agent, and
+	// absent where the pool has no vn-agents. It is Unknown while vc-manager cannot read what signs them.
 	ConditionCertificatesValid = "CertificatesValid"
 	// ReasonWhole: it is as it is to be.
 	ReasonWhole = "Whole"
@@ -94,7 +96,7 @@ const (
 	ReasonProgressing = "Progressing"
 	// ReasonInvalid: something that vc-manager does not replace is not what it must be. The message says what.
 	ReasonInvalid = "Invalid"
-	// ReasonFailed: the meta cluster refused something. It is tried again. The message says what.
+	// ReasonFailed: the meta cluster refused something, or did not answer. It is tried again. The message says what.
 	ReasonFailed = "Failed"
 	// ReasonWaiting: a part of the control plane was not looked at, because one before it is not whole.
 	ReasonWaiting = "Waiting"
@@ -238,8 +240,9 @@ type VirtualClusterStatus struct {
 	Version string `json:"version,omitempty"`
 
 	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another
-	// tenant's range overlaps this one's, and VersionSkew when Superpool does not work with its version; of one that
-	// vc-manager makes besides EtcdReady, APIServerReady, ControllerManagerReady, CertificatesValid and UpToDate.
+	// tenant's range overlaps this one's, VersionSkew when Superpool does not work with its version, and
+	// CertificatesValid of what vc-manager issues; of one that vc-manager makes besides EtcdReady, APIServerReady,
+	// ControllerManagerReady and UpToDate.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

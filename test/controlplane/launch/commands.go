@@ -50,7 +50,7 @@ func (c *ControlPlane) etcd() []string {
 func (c *ControlPlane) apiServer() []string {
 	server := controlplane.Server{
 		Files: c.files(), Address: c.Address, Port: c.Ports.APIServer, EtcdServers: []string{c.etcdURL(c.Ports.Etcd)}, EtcdPrefix: c.EtcdPrefix,
-		Issuer: issuer, ServiceCIDRs: []string{c.ServiceCIDR}, ServiceNodePortRange: c.ServiceNodePortRange, KubeletCA: c.pki("ca.crt"),
+		Issuer: issuer, ServiceCIDRs: []string{c.ServiceCIDR}, ServiceNodePortRange: c.ServiceNodePortRange, KubeletClient: controlplane.KubeletClient, KubeletCA: c.pki("ca.crt"),
 	}
 	if c.KubeletCA != "" {
 		server.KubeletCA = c.KubeletCA + ".crt"

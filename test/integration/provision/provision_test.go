@@ -42,6 +42,7 @@ const (
 type world struct {
 	client  client.Client
 	kubelet *kubelet
+	agent   *agent
 	// start starts vc-manager.
 	start   func() (*launch.Process, error)
 	manager *launch.Process
@@ -61,7 +62,7 @@ func newWorld(t *testing.T, validity time.Duration) *world {
 	require.NoError(t, err)
 	folder, err := filepath.Abs(filepath.Join("..", "..", "..", "bin"))
 	require.NoError(t, err)
-	w := &world{client: c, kubelet: newKubelet(t, c, root, folder)}
+	w := &world{client: c, kubelet: newKubelet(t, c, root, folder), agent: newAgent(t, c)}
 	kubeconfig := filepath.Join(t.TempDir(), "meta.kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, account.KubeConfig, 0o600))
 	w.start = func() (*launch.Process, error) {
@@ -89,9 +90,12 @@ func newWorld(t *testing.T, validity time.Duration) *world {
 	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "acme"}, Spec: tenancyv1alpha1.VirtualClusterSpec{
 		ClusterVersionName: "v1.37", ServiceCIDRs: []string{"10.97.0.0/16"},
 	}}
-	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: root}}, vc, version} {
+	for _, object := range []client.Object{vc, version} {
 		require.NoError(t, c.Create(t.Context(), object))
 	}
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: root, Annotations: map[string]string{
+		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: string(vc.UID),
+	}}}))
 	vc.Status.ClusterNamespace = root // as vc-scheduler says, when it has made the root namespace
 	require.NoError(t, c.Status().Update(t.Context(), vc))
 	return w
@@ -152,8 +156,8 @@ func (w *world) remember(t *testing.T, name string) {
 	}, patience, tick, "%s is written", name)
 }
 
-// TestAControlPlane: two objects make a control plane that works: its administrator is known to it, and its controllers
-// work in it. Its certificates are renewed while a watch is held, and nothing is restarted or broken by it. Its tenant is
+// TestAControlPlane: two objects make a control plane that works: its administrator is known to it, its controllers work
+// in it, and vn-agents know it. Its certificates are renewed while a watch is held, and nothing is restarted or broken by it. Its tenant is
 // paused, and goes on with what it had.
 func TestAControlPlane(t *testing.T) {
 	t.Parallel()
@@ -167,6 +171,7 @@ func TestAControlPlane(t *testing.T) {
 	service, err := tenant.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "10.97.0.1", service.Spec.ClusterIP)
+	w.requireLogs(t)
 
 	for _, change := range []func(*tenancyv1alpha1.VirtualClusterSpec){
 		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ServiceCIDRs = []string{"10.98.0.0/16"} },
