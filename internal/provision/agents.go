@@ -27,6 +27,8 @@ const (
 	// agentSuffix is added to the name of a VirtualCluster that is imported for that of the Secret with what its API
 	// server shows to vn-agents.
 	agentSuffix = "-vn-agent"
+	// maxBundle bounds the authorities of vn-agents, in bytes: a Secret of each tenant holds them.
+	maxBundle = 64 << 10
 )
 
 // poolAuthority is by what tenants and vn-agents know each other, as it was read for one reconcile:
@@ -71,11 +73,23 @@ func (r *Reconciler) poolAuthority(ctx context.Context) poolAuthority {
 		}
 		return poolAuthority{err: fmt.Errorf("getting ConfigMap %s: %w", name, err)}
 	}
-	serving := []byte(config.Data[controlplane.ServingCAKey])
-	if _, err := certutil.ParseCertsPEM(serving); err != nil {
+	serving, err := bundle([]byte(config.Data[controlplane.ServingCAKey]))
+	if err != nil {
 		return poolAuthority{err: broken("ConfigMap %s holds no certificate in key %s: %v", name, controlplane.ServingCAKey, err)}
 	}
 	return poolAuthority{clients: clients, serving: serving}
+}
+
+// bundle returns the certificates in PEM, and nothing else of it: each tenant gets a copy.
+func bundle(text []byte) ([]byte, error) {
+	if len(text) > maxBundle {
+		return nil, fmt.Errorf("it has %d bytes, and %d are read", len(text), maxBundle)
+	}
+	certificates, err := certutil.ParseCertsPEM(text)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says all
+	}
+	return certutil.EncodeCertificates(certificates...) //nolint:wrapcheck // as above
 }
 
 // identity returns by what vn-agents know a tenant: its cluster key.

@@ -274,6 +274,7 @@ func TestAPoolWithoutAuthority(t *testing.T) {
 	}{
 		"a key that is none":        {change: func(o *operator) { o.authority.Data["tls.key"] = []byte("a typo") }, want: "False: Secret vc-manager/vn-agent-client-ca holds no authority"},
 		"another's key":             {change: func(o *operator) { key := o.authority.Data["tls.key"]; o.sign(); o.authority.Data["tls.key"] = key }, want: "False: Secret vc-manager/vn-agent-client-ca holds no authority"},
+		"too many certificates":     {change: func(o *operator) { o.serving.Data["ca.crt"] = strings.Repeat(o.serving.Data["ca.crt"], 200) }, want: "holds no certificate in key ca.crt: it has "},
 		"no certificate":            {change: func(o *operator) { o.serving.Data = nil }, want: "False: ConfigMap vc-manager/vn-agent-serving-ca holds no certificate in key ca.crt"},
 		"an authority that ended":   {change: func(o *operator) { o.authority.Data = dataOf(ended(o.t)) }, want: "False: Certificate kubelet-client, issued just now, is none"},
 		"it may not be read":        {fails: apierrors.NewForbidden(corev1.Resource("secrets"), "vn-agent-client-ca", nil), want: "False: getting Secret vc-manager/vn-agent-client-ca: "},
@@ -306,7 +307,7 @@ func TestAPoolWithoutAuthority(t *testing.T) {
 				}
 				o.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.ControllerManager.Image = "newer" })
 				o.reconcile()
-				require.Equal(t, time.Minute, min(o.reconcile().RequeueAfter, patrolPeriod), "nobody tells when it is mended")
+				require.Equal(t, time.Minute, o.reconcile().RequeueAfter, "nobody tells when it is mended")
 				require.Contains(t, o.valid(), tc.want)
 				missing, _ := o.conditions()
 				require.Equal(t, "Progressing", missing["ControllerManagerReady"], "it goes on")
@@ -366,6 +367,17 @@ func TestIdentityWhileItIsUnknown(t *testing.T) {
 	require.Equal(t, known, o.secret("default", "acme-vn-agent").Data)
 }
 
+// TestIdentityIsUnknownBesides: another refusal does not hide that it is.
+func TestIdentityIsUnknownBesides(t *testing.T) {
+	t.Parallel()
+	o := newPool(t, func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.ClusterVersionName = "v1.38" })
+	o.reads(context.DeadlineExceeded)
+	o.reconcile()
+	require.Equal(t, "Unknown: getting Secret vc-manager/vn-agent-client-ca: context deadline exceeded", o.valid())
+	missing, _ := o.conditions()
+	require.Equal(t, map[string]string{"UpToDate": "ClusterVersionNotFound"}, missing)
+}
+
 // TestRotationOfThePool: another authority of tenants, another one of vn-agents, and another key of the pair make the
 // identity anew, of either kind of tenant.
 func TestRotationOfThePool(t *testing.T) {
@@ -388,7 +400,10 @@ func TestRotationOfThePool(t *testing.T) {
 			next, err := mustAuthority(t).Pair()
 			require.NoError(t, err)
 			o.serving.Data["ca.crt"] += string(next.Certificate)
-			o.update(o.serving)
+			with := o.serving.DeepCopy()
+			with.Data["ca.crt"] += string(next.Key) // which no tenant gets
+			o.update(with)
+			o.serving.ResourceVersion = with.ResourceVersion
 			o.reconcile()
 			second := o.secret(tc.namespace, tc.name)
 			o.requireIdentity(second)
@@ -423,7 +438,12 @@ func TestProvisionedLater(t *testing.T) {
 		vc.Spec.ClusterVersionName = name
 		o.update(vc)
 	}
+	named("v1.38")
+	o.reconcile()
+	require.True(t, o.has("default", "acme-vn-agent"), "there is no such ClusterVersion")
 	named("v1.37")
+	o.reconcile()
+	require.True(t, o.has("default", "acme-vn-agent"), "the control plane is not whole")
 	o.whole()
 	require.False(t, o.has("default", "acme-vn-agent"))
 	o.requireIdentity(o.secret(root, "kubelet-client"))

@@ -157,7 +157,10 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	default:
 		err = r.provision(ctx, plane, report, again)
 	}
-	return errors.Join(err, r.forget(ctx, vc))
+	if err != nil || report.version == "" {
+		return err
+	}
+	return r.forget(ctx, vc) // until it is whole, the one that was imported may be named again
 }
 
 // settle writes what a report says, and returns when a control plane is looked at again, with err or without.
@@ -347,7 +350,7 @@ func (p *report) fail(why tenancy.Reason) {
 // refuse says why nothing is changed, and nothing of the parts: they are as they were.
 func (p *report) refuse(why tenancy.Reason) {
 	p.fail(why)
-	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Status == metav1.ConditionUnknown })
+	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Reason == tenancyv1alpha1.ReasonWaiting })
 }
 
 // write writes what a report says if it is something else, and reports whether it did.

@@ -88,7 +88,7 @@ const (
 	ConditionUpToDate = "UpToDate"
 	// ConditionCertificatesValid is True when all certificates of a control plane that vc-manager makes are valid, and what
 	// its API server shows to vn-agents. Of one that is imported it is about the latter alone, Secret NAME-vn-agent, and
-	// absent where the pool has no vn-agents. It is Unknown while vc-manager cannot read what signs them.
+	// absent where the pool has no vn-agents. It is Unknown while vc-manager cannot read what signs the latter.
 	ConditionCertificatesValid = "CertificatesValid"
 	// ReasonWhole: it is as it is to be.
 	ReasonWhole = "Whole"
