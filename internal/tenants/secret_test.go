@@ -26,7 +26,7 @@ func TestSecretsOfOthers(t *testing.T) {
 		data        map[string][]byte
 	}{
 		"Cluster API": {secret: "acme-kubeconfig", kind: "cluster.x-k8s.io/secret", data: map[string][]byte{"value": whole}},
-		"k0smotron": {secret: "acme-kubeconfig", key: "value", kind: "cluster.x-k8s.io/secret", data: map[string][]byte{"value": whole}},
+		"k0smotron":   {secret: "acme-kubeconfig", key: "value", kind: "cluster.x-k8s.io/secret", data: map[string][]byte{"value": whole}},
 		"Kamaji": {secret: "acme-admin-kubeconfig", key: "admin.conf", data: map[string][]byte{
 			"admin.conf": whole, "admin.svc": others, "super-admin.conf": others, "super-admin.svc": others,
 		}},
