@@ -260,9 +260,6 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
-	if err := skew.CheckServed(mgr.GetRESTMapper(), options.kinds()...); err != nil {
-		return err //nolint:wrapcheck // it says all
-	}
 	events, err := client.New(meta, client.Options{Scheme: mgr.GetScheme()}) // the Lease may be gone when there is one to write
 	if err != nil {
 		return fmt.Errorf("making a client of Events: %w", err)
@@ -369,7 +366,7 @@ func newElection(options *Options, meta *rest.Config, identity syncer.Identity) 
 	return fence, lock, nil
 }
 
-// newManager returns a manager of the meta cluster.
+// newManager returns a manager of the meta cluster, which serves the kinds that are needed.
 func newManager(ctx context.Context, options *Options, meta *rest.Config, identity syncer.Identity, lock resourcelock.Interface) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenancyv1alpha1.AddToScheme, schedulerv1alpha1.AddToScheme} {
@@ -394,6 +391,9 @@ func newManager(ctx context.Context, options *Options, meta *rest.Config, identi
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the meta cluster: %w", err)
+	}
+	if err := skew.CheckServed(mgr.GetRESTMapper(), options.kinds()...); err != nil {
+		return nil, err //nolint:wrapcheck // it says all
 	}
 	return mgr, nil
 }
