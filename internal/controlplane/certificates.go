@@ -43,10 +43,9 @@ type Certificate struct {
 	Wanted          pki.Certificate
 }
 
-// Certificates returns all that authorities of the control plane issue, each valid for so long. hosts are the names and
-// addresses besides by which the API server is reached. All are read again by the programs that show them when they
-// change.
-func (c *ControlPlane) Certificates(validity time.Duration, hosts ...string) ([]Certificate, error) {
+// Certificates returns all that authorities of the control plane issue, each valid for so long. All are read again by the
+// programs that show them when they change.
+func (c *ControlPlane) Certificates(validity time.Duration) ([]Certificate, error) {
 	addresses, err := c.serviceAddresses()
 	if err != nil {
 		return nil, err
@@ -55,7 +54,7 @@ func (c *ControlPlane) Certificates(validity time.Duration, hosts ...string) ([]
 		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + c.clusterDomain(), c.host(APIServer),
 	}
 	addresses = append(addresses, net.IPv4(127, 0, 0, 1))
-	for _, host := range hosts {
+	for _, host := range c.hosts() {
 		if address := net.ParseIP(host); address != nil {
 			addresses = append(addresses, address)
 			continue

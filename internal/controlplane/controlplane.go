@@ -4,10 +4,10 @@
 //
 // The objects lie in the root namespace of the tenant, and none has a name of the tenant's choosing:
 //
-//	Service, ConfigMap, StatefulSet, PodDisruptionBudget   etcd
-//	Service, Deployment, PodDisruptionBudget               kube-apiserver
-//	Deployment                                             kube-controller-manager
-//	Secrets                                                one for each pair of Certificates, three authorities, service-accounts, kubelet-client
+//	Service, ConfigMap, StatefulSet, PodDisruptionBudget, NetworkPolicy   etcd
+//	Service, Deployment, PodDisruptionBudget, NetworkPolicy               kube-apiserver
+//	Deployment, NetworkPolicy                                             kube-controller-manager
+//	Secrets                                                               one for each pair of Certificates, three authorities, service-accounts, kubelet-client
 package controlplane
 
 import (
@@ -48,6 +48,10 @@ type ControlPlane struct {
 	Namespace string
 	Tenant    *tenancyv1alpha1.VirtualCluster
 	Version   *tenancyv1alpha1.ClusterVersion
+	// Service is that of the API servers as it is, nil for none.
+	Service *corev1.Service
+	// Network is what its pods may reach.
+	Network Network
 	// Agents is whether Secret KubeletClient is there, by which the API server and vn-agents know each other. Without it
 	// the API server reaches no kubelet: it trusts only what its own authority has signed.
 	Agents bool

@@ -78,8 +78,8 @@ func TestObjects(t *testing.T) {
 		require.Equal(t, controlplane.ManagedBy, object.GetLabels()["app.kubernetes.io/managed-by"])
 	}
 	require.Empty(t, cmp.Diff([]string{
-		"Service etcd", "StatefulSet.apps etcd", "PodDisruptionBudget.policy etcd",
-		"Service kube-apiserver", "Deployment.apps kube-apiserver", "PodDisruptionBudget.policy kube-apiserver", "Deployment.apps kube-controller-manager",
+		"NetworkPolicy.networking.k8s.io etcd", "Service etcd", "StatefulSet.apps etcd", "PodDisruptionBudget.policy etcd",
+		"NetworkPolicy.networking.k8s.io kube-apiserver", "Service kube-apiserver", "Deployment.apps kube-apiserver", "PodDisruptionBudget.policy kube-apiserver", "NetworkPolicy.networking.k8s.io kube-controller-manager", "Deployment.apps kube-controller-manager",
 	}, names))
 	require.Empty(t, cmp.Diff(objects(sample()), objects(sample())), "equal input gives equal objects")
 }
@@ -222,7 +222,7 @@ func TestStore(t *testing.T) {
 		require.Equal(t, tc.store.New, controlplane.IsNew(told))
 		require.EqualValues(t, len(tc.store.Members), controlplane.MembersOf(told))
 	}
-	set := func(pods int32) *appsv1.StatefulSet { return c.Etcd(pods)[1].(*appsv1.StatefulSet) }
+	set := func(pods int32) *appsv1.StatefulSet { return c.Etcd(pods)[2].(*appsv1.StatefulSet) }
 	require.EqualValues(t, 3, *set(3).Spec.Replicas)
 	require.Empty(t, cmp.Diff(set(1).Spec.Template, set(3).Spec.Template))
 }
@@ -240,7 +240,12 @@ func TestMemoryLimit(t *testing.T) {
 
 func TestCertificates(t *testing.T) {
 	t.Parallel()
-	all, err := sample().Certificates(time.Hour, "acme.example.com", "192.0.2.7", "2001:db8::7")
+	exposed := sample()
+	exposed.Tenant.Spec.Exposure = &tenancyv1alpha1.Exposure{Hosts: []string{"acme.example.com", "192.0.2.7"}}
+	exposed.Service = &corev1.Service{Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.3.4"}}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{
+		Ingress: []corev1.LoadBalancerIngress{{IP: "2001:db8::7"}, {Hostname: "lb.example.com"}},
+	}}}
+	all, err := exposed.Certificates(time.Hour)
 	require.NoError(t, err)
 	byName := map[string]pki.Certificate{}
 	for _, certificate := range all {
@@ -249,12 +254,12 @@ func TestCertificates(t *testing.T) {
 		byName[certificate.Name] = certificate.Wanted
 	}
 	server := byName["apiserver"]
-	require.Subset(t, server.DNSNames, []string{"acme.example.com", "kubernetes.default.svc.acme.local", "kube-apiserver.default-abc123-acme.svc", "localhost"})
+	require.Subset(t, server.DNSNames, []string{"acme.example.com", "lb.example.com", "kubernetes.default.svc.acme.local", "kube-apiserver.default-abc123-acme.svc", "localhost"})
 	var addresses []string
 	for _, ip := range server.IPs {
 		addresses = append(addresses, ip.String())
 	}
-	require.ElementsMatch(t, []string{"10.97.0.1", "fd97::1", "127.0.0.1", "192.0.2.7", "2001:db8::7"}, addresses)
+	require.ElementsMatch(t, []string{"10.97.0.1", "fd97::1", "127.0.0.1", "192.0.2.7", "2001:db8::7", "10.96.3.4"}, addresses)
 	require.Equal(t, []string{"system:masters"}, byName["admin-kubeconfig"].Groups)
 	require.Empty(t, byName["etcd-client"].Groups)
 

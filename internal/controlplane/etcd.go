@@ -120,7 +120,7 @@ func (c *ControlPlane) Etcd(pods int32) []client.Object {
 		},
 	}}
 	set.APIVersion, set.Kind = "apps/v1", "StatefulSet"
-	return []client.Object{service, set, c.budget(Etcd)}
+	return []client.Object{c.etcdPolicy(), service, set, c.budget(Etcd)}
 }
 
 // variable returns one that a container reads from the ConfigMap of the store when it starts.

@@ -13,7 +13,8 @@ import (
 
 // APIServer returns the objects of the API servers, which find etcd at so many members.
 //
-// They write no endpoints of Service kubernetes: theirs would be addresses of pods of the meta cluster. One that ends
+// They write no endpoints of Service kubernetes: theirs would be addresses of pods of the meta cluster, and one that
+// ends would take the one that all have away. vc-manager writes them (Endpoint). One that ends
 // serves on while others learn of it, and asks for another connection now and then, so that each gets its part.
 func (c *ControlPlane) APIServer(members int32) []client.Object {
 	servers := make([]string, 0, members)
@@ -47,7 +48,7 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	folder(&pod.Spec, "run", "/var/run/kubernetes")
 	deployment := c.deployment(APIServer, replicas(of.template), pod)
 	deployment.Annotations = map[string]string{annotationVersion: c.Version.Spec.KubernetesVersion}
-	return []client.Object{c.service(APIServer, apiServerPort), deployment, c.budget(APIServer)}
+	return []client.Object{c.apiServerPolicy(), c.exposedService(), deployment, c.budget(APIServer)}
 }
 
 // annotationVersion is the version of Kubernetes of API servers. Written by vc-manager; read by vc-manager.
@@ -74,7 +75,7 @@ func (c *ControlPlane) ControllerManager() []client.Object {
 	pod := of.pod()
 	project(pod.Spec.Volumes[0].Projected, ManagerUser, corev1.KeyToPath{Key: KubeconfigKey, Path: ManagerUser + ".kubeconfig"})
 	folder(&pod.Spec, "tmp", "/tmp")
-	return []client.Object{c.deployment(ControllerManager, replicas(of.template), pod)}
+	return []client.Object{c.managerPolicy(), c.deployment(ControllerManager, replicas(of.template), pod)}
 }
 
 // deployment replaces each pod when another one is ready.

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -84,6 +85,9 @@ const (
 	// ConditionControllerManagerReady is True while all controller managers of a control plane that vc-manager makes are
 	// ready, and of the version that is wanted.
 	ConditionControllerManagerReady = "ControllerManagerReady"
+	// ConditionExposed is True while it is known where the API servers of a control plane that vc-manager makes are reached
+	// (status.endpoint), and Service default/kubernetes of the control plane leads there.
+	ConditionExposed = "Exposed"
 	// ConditionUpToDate is True when all parts of the control plane are of the ClusterVersion that is named.
 	ConditionUpToDate = "UpToDate"
 	// ConditionCertificatesValid is True when all certificates of a control plane that vc-manager makes are valid, and what
@@ -129,6 +133,7 @@ const (
 
 // VirtualClusterSpec names the control plane of a tenant.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.exposure) || has(self.clusterVersionName)",message="exposure is of a control plane that is provisioned: one that is imported is reached by its kubeconfig"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterVersionName) || !has(self.clusterVersionName) || ((has(self.serviceCIDRs) ? self.serviceCIDRs : []) == (has(oldSelf.serviceCIDRs) ? oldSelf.serviceCIDRs : []) && self.clusterDomain == oldSelf.clusterDomain)",message="serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change: the addresses of Services, and the issuer of tokens, stay"
 type VirtualClusterSpec struct {
@@ -177,6 +182,11 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}-[0-9]{1,5}$') && int(self.split('-')[0]) >= 1 && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="give the first and the last port, for example 30100-30199"
 	ServiceNodePortRange string `json:"serviceNodePortRange,omitempty"`
 
+	// exposure is how the API servers of a control plane that vc-manager makes are reached from outside of the meta
+	// cluster: by syncers, by the tenant's pods and by people. Without it they are reached inside of it alone.
+	// +optional
+	Exposure *Exposure `json:"exposure,omitempty"`
+
 	// paused is whether the tenant gives back what it holds of the pool, until it is paused no more: its pods are deleted,
 	// whatever their disruption budgets say, its slices are given to others, and once nothing is left vc-manager scales
 	// the control plane that it made to nothing. All other objects, volumes and quotas stay. A tenant that is paused no
@@ -205,6 +215,59 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	OpaqueMetaPrefixes []string `json:"opaqueMetaPrefixes,omitempty"`
 }
+
+// Exposure is how API servers are reached from outside of the meta cluster.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'NodePort' || has(self.hosts)",message="NodePort needs hosts: the name or the address of a node, or of what is before the nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || has(self.hosts)",message="port is that of the first of hosts: set hosts, too"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePort) || self.type != 'ClusterIP'",message="nodePort is of type NodePort or LoadBalancer"
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || self.type == 'LoadBalancer'",message="loadBalancerClass is of type LoadBalancer"
+type Exposure struct {
+	// type of Service kube-apiserver in the tenant's root namespace. With ClusterIP somebody else leads hosts there.
+	// +optional
+	// +kubebuilder:default=ClusterIP
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	Type corev1.ServiceType `json:"type,omitempty"`
+
+	// hosts are names and addresses that lead to the API servers, all of which are in their certificate. The first one is
+	// in kubeconfigs; without any it is that of the load balancer, or of the Service.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(h, isIP(h) || h.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",message="give names of DNS in lower case, or addresses, without a port"
+	Hosts []string `json:"hosts,omitempty"`
+
+	// port is where the first of hosts leads to them, by default the node port with NodePort, else 6443.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+
+	// nodePort of the Service, by default one that the meta cluster chooses.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	NodePort int32 `json:"nodePort,omitempty"`
+
+	// loadBalancerClass of the Service. It stays while the type does.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
+
+	// annotations of the Service, for what makes load balancers.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	Annotations map[string]ExposureAnnotation `json:"annotations,omitempty"`
+}
+
+// ExposureAnnotation is the value of an annotation.
+//
+// +kubebuilder:validation:MaxLength=1024
+type ExposureAnnotation string
 
 // SecretKeyRef names one key of a Secret in the referrer's namespace.
 type SecretKeyRef struct {
@@ -239,10 +302,14 @@ type VirtualClusterStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
+	// endpoint is the URL of the API servers of a control plane that vc-manager makes, as kubeconfigs have it.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+
 	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another
 	// tenant's range overlaps this one's, VersionSkew when Superpool does not work with its version, and
 	// CertificatesValid of what vc-manager issues; of one that vc-manager makes besides EtcdReady, APIServerReady,
-	// ControllerManagerReady and UpToDate.
+	// ControllerManagerReady, Exposed and UpToDate.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -259,6 +326,7 @@ type VirtualClusterStatus struct {
 // +kubebuilder:printcolumn:name="Cluster Key",type=string,JSONPath=`.status.clusterNamespace`
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
 // +kubebuilder:printcolumn:name="Cluster Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].status`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

@@ -1,0 +1,102 @@
+package controlplane
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Network is what the pods of control planes may reach, and who reaches them. An API server is a hostile program: it
+// calls what its tenant writes into webhooks, APIServices and addresses of Nodes.
+type Network struct {
+	// Manager is the namespace of vc-manager, which asks etcd.
+	Manager string
+	// Reachable are the ranges that API servers may reach, and Closed what they may not reach in them.
+	Reachable, Closed []netip.Prefix
+}
+
+// alwaysClosed are link-local addresses, which mean something else on each machine, and other addresses of metadata
+// services: of AWS, Alibaba and Azure, by their documentation.
+var alwaysClosed = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:ec2::254/128"),
+	netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("168.63.129.16/32"),
+}
+
+// apiServerPolicy lets everybody reach the API servers, and them their store, DNS, and what Network says.
+func (c *ControlPlane) apiServerPolicy() client.Object {
+	egress := []networkingv1.NetworkPolicyEgressRule{{Ports: tcp(clientPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}}, dns()}
+	var blocks []networkingv1.NetworkPolicyPeer
+	for _, reachable := range c.Network.Reachable {
+		block := &networkingv1.IPBlock{CIDR: reachable.Masked().String()}
+		isClosed := false
+		for _, closed := range slices.Concat(alwaysClosed, c.Network.Closed) {
+			switch closed = closed.Masked(); {
+			case !closed.Overlaps(reachable):
+			case closed.Bits() <= reachable.Bits():
+				isClosed = true
+			default:
+				block.Except = append(block.Except, closed.String())
+			}
+		}
+		if !isClosed {
+			blocks = append(blocks, networkingv1.NetworkPolicyPeer{IPBlock: block})
+		}
+	}
+	if len(blocks) > 0 { // a rule without peers is one for all
+		egress = append(egress, networkingv1.NetworkPolicyEgressRule{To: blocks})
+	}
+	return c.policy(APIServer, []networkingv1.NetworkPolicyIngressRule{{Ports: tcp(apiServerPort)}}, egress)
+}
+
+// etcdPolicy lets the store be reached by its own members, its API servers and vc-manager alone.
+func (c *ControlPlane) etcdPolicy() client.Object {
+	manager := networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Network.Manager}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{labelName: ManagedBy}},
+	}
+	return c.policy(Etcd, []networkingv1.NetworkPolicyIngressRule{
+		{Ports: tcp(clientPort), From: []networkingv1.NetworkPolicyPeer{podsOf(APIServer), manager}},
+		{Ports: tcp(clientPort, peerPort), From: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}},
+	}, []networkingv1.NetworkPolicyEgressRule{{Ports: tcp(clientPort, peerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}}, dns()})
+}
+
+// managerPolicy lets the controller managers reach the API servers and DNS.
+func (c *ControlPlane) managerPolicy() client.Object {
+	return c.policy(ControllerManager, nil, []networkingv1.NetworkPolicyEgressRule{
+		{Ports: tcp(apiServerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(APIServer)}}, dns(),
+	})
+}
+
+// policy returns the NetworkPolicy of a component: what no rule allows is refused.
+func (c *ControlPlane) policy(component string, ingress []networkingv1.NetworkPolicyIngressRule, egress []networkingv1.NetworkPolicyEgressRule) client.Object {
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: c.meta(component, component), Spec: networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: Labels(component)}, Ingress: ingress, Egress: egress,
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+	}}
+	policy.APIVersion, policy.Kind = networkingv1.SchemeGroupVersion.String(), "NetworkPolicy"
+	return policy
+}
+
+// podsOf selects the pods of a component of the same control plane.
+func podsOf(component string) networkingv1.NetworkPolicyPeer {
+	return networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: Labels(component)}}
+}
+
+// dns allows questions to DNS, wherever it is: on some nodes it has an address that is link-local.
+func dns() networkingv1.NetworkPolicyEgressRule {
+	const port = 53
+	return networkingv1.NetworkPolicyEgressRule{Ports: append(tcp(port), networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(port))})}
+}
+
+func tcp(ports ...int32) (of []networkingv1.NetworkPolicyPort) {
+	for _, port := range ports {
+		of = append(of, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(port))})
+	}
+	return of
+}
