@@ -97,7 +97,7 @@ func TestAPause(t *testing.T) {
 		require.Equal(t, before, b.writes)
 	}
 	lacks, _ = b.conditions()
-	require.Empty(t, cmp.Diff(map[string]string{"EtcdReady": "Paused", "APIServerReady": "Paused", "ControllerManagerReady": "Paused", "UpToDate": "Paused"}, lacks))
+	require.Empty(t, cmp.Diff(map[string]string{"EtcdReady": "Paused", "APIServerReady": "Paused", "ControllerManagerReady": "Paused", "Exposed": "Paused", "UpToDate": "Paused"}, lacks))
 	require.Equal(t, "v1.37.2", b.version())
 
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.35.0" })

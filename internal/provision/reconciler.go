@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -62,6 +65,12 @@ type Reconciler struct {
 	// AgentsNamespace is the namespace with what tenants and vn-agents know each other by (poolAuthority). "": the pool has
 	// none.
 	AgentsNamespace string
+	// DialTenant connects to a tenant's API server, as the function of that name does, and LookUp asks DNS for the addresses
+	// of a name.
+	DialTenant func(config *rest.Config) (api kubernetes.Interface, done func(), err error)
+	LookUp     func(ctx context.Context, name string) ([]netip.Addr, error)
+	// Network is what the pods of control planes may reach, but for the API server of the meta cluster.
+	Network controlplane.Network
 }
 
 // SetupWithManager adds the reconciler to a manager.
@@ -72,6 +81,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&tenancyv1alpha1.ClusterVersion{}, handler.EnqueueRequestsFromMapFunc(r.ofVersion)).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
 		Complete(r)
 	if err != nil {
@@ -94,7 +104,7 @@ func (r *Reconciler) ofVersion(ctx context.Context, version client.Object) []rec
 	return r.those(ctx, func(vc *tenancyv1alpha1.VirtualCluster) bool { return vc.Spec.ClusterVersionName == version.GetName() })
 }
 
-// ofWorkload returns the VirtualCluster in whose root namespace a workload of vc-manager is.
+// ofWorkload returns the VirtualCluster in whose root namespace a workload or Service of vc-manager is.
 func (r *Reconciler) ofWorkload(ctx context.Context, workload client.Object) []reconcile.Request {
 	if !controlplane.IsManaged(workload) {
 		return nil
@@ -203,6 +213,14 @@ func (r *Reconciler) certificates(
 	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
 ) (*controlplane.ControlPlane, error) {
 	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
+	service, err := r.service(ctx, plane.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	plane.Service = service
+	if at, _ := plane.Endpoint(); at.URL() != "" {
+		report.endpoint = at.URL()
+	}
 	kept := r.secrets(ctx, plane.Namespace)
 	ensured := kept.ensure(ctx, plane, r.Validity)
 	isThere, err := kept.identify(ctx, controlplane.KubeletClient, r.identity(vc))
@@ -228,6 +246,11 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		return nil // its creation is an event
 	}
 	plane.Version = version
+	network, err := r.network(ctx)
+	if err != nil {
+		return err
+	}
+	plane.Network = network
 	store, err := r.openStore(ctx, plane)
 	if err != nil {
 		return err
@@ -248,10 +271,8 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		}
 		report.set(stage.condition, why)
 		if why != (tenancy.Reason{}) {
-			report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: why.Reason, Message: "Waiting for " + stage.workload})
-			if stage.workload == controlplane.Etcd {
-				*again = min(*again, storePeriod)
-			}
+			report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: why.Reason, Message: "Waiting for " + stage.name})
+			*again = min(*again, stage.again)
 			return nil
 		}
 	}
@@ -268,6 +289,9 @@ func (r *Reconciler) handOut(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	}
 	out := &secrets{client: r.Client, reader: r.Reader, namespace: vc.Namespace}
 	data := map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: own.Data[tenancyv1alpha1.DefaultKubeconfigKey]}
+	if len(data[tenancyv1alpha1.DefaultKubeconfigKey]) == 0 {
+		return nil // nobody knows yet where it leads
+	}
 	secret, err := out.get(ctx, vc.Name+kubeconfigSuffix)
 	if err != nil {
 		return err
@@ -287,12 +311,14 @@ type report struct {
 	conditions []metav1.Condition
 	// version is that of all its parts, "" while some have another one.
 	version string
+	// endpoint is the URL of the API servers, "" while it is not known.
+	endpoint string
 }
 
 // conditionTypes are those that vc-manager writes.
 var conditionTypes = []string{
 	tenancyv1alpha1.ConditionCertificatesValid, tenancyv1alpha1.ConditionEtcdReady, tenancyv1alpha1.ConditionAPIServerReady,
-	tenancyv1alpha1.ConditionControllerManagerReady, tenancyv1alpha1.ConditionUpToDate,
+	tenancyv1alpha1.ConditionControllerManagerReady, tenancyv1alpha1.ConditionExposed, tenancyv1alpha1.ConditionUpToDate,
 }
 
 // newReport returns a report that knows nothing of any part: it was not looked at, as one before is not whole.
@@ -364,6 +390,9 @@ func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 	}
 	if vc.Status.Version != report.version && (report.imported || report.version != "") {
 		vc.Status.Version, changed = report.version, true
+	}
+	if vc.Status.Endpoint != report.endpoint && (report.imported || report.endpoint != "") {
+		vc.Status.Endpoint, changed = report.endpoint, true
 	}
 	for _, condition := range report.conditions {
 		condition.ObservedGeneration = vc.Generation

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"net"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -13,11 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -39,6 +46,9 @@ type bed struct {
 	reconciler *Reconciler
 	clock      *testingclock.FakePassiveClock
 	writes     int
+	// tenant is the tenant's API server, and asked how many connections to it are open.
+	tenant *kubefake.Clientset
+	asked  int
 	// live is whether what is read is not from the cache.
 	live bool
 }
@@ -60,7 +70,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 	for _, component := range []*tenancyv1alpha1.ComponentTemplate{&version.Spec.Etcd, &version.Spec.APIServer, &version.Spec.ControllerManager} {
 		component.Image, component.Replicas = "of v1.37.2", 1
 	}
-	b := &bed{t: t, store: &fakeEtcd{}, clock: testingclock.NewFakePassiveClock(time.Now())}
+	b := &bed{t: t, store: &fakeEtcd{}, tenant: kubefake.NewClientset(), clock: testingclock.NewFakePassiveClock(time.Now())}
 	count := func() { b.writes++ }
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(more, namespace, vc, version)...).WithStatusSubresource(vc, &appsv1.StatefulSet{}, &appsv1.Deployment{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -74,8 +84,14 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 			},
 			Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 				count()
+				if o.(applied).GetKind() == "NetworkPolicy" {
+					return replaced(ctx, c, o)
+				}
 				if err := c.Apply(ctx, o, options...); err != nil {
 					return err
+				}
+				if o.(applied).GetKind() == "Service" {
+					return addressed(ctx, c, o.(applied).GetName())
 				}
 				return changed(ctx, c, o.(applied))
 			},
@@ -100,6 +116,13 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 		},
 	})
 	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour}
+	b.reconciler.DialTenant = func(config *rest.Config) (kubernetes.Interface, func(), error) {
+		require.Equal(t, "https://kube-apiserver."+root+".svc:6443", config.Host)
+		require.NotEmpty(t, config.CAData)
+		b.asked++
+		return b.tenant, func() { b.asked-- }, nil
+	}
+	b.reconciler.LookUp = func(context.Context, string) ([]netip.Addr, error) { return nil, &net.DNSError{IsNotFound: true} }
 	b.reconciler.DialEtcd = func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error) {
 		require.NotEmpty(t, config.Certificates)
 		require.Contains(t, addresses, "etcd-0")
@@ -113,6 +136,37 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 type applied interface {
 	metav1.Object
 	GetKind() string
+}
+
+// replaced is an Apply of a NetworkPolicy, which has no status: the fake applies one, and refuses it.
+func replaced(ctx context.Context, c client.Client, wanted runtime.ApplyConfiguration) error {
+	policy := &networkingv1.NetworkPolicy{}
+	text, err := json.Marshal(wanted)
+	if err == nil {
+		err = json.Unmarshal(text, policy)
+	}
+	if err != nil {
+		return err
+	}
+	if policy.ResourceVersion == "" {
+		return c.Create(ctx, policy)
+	}
+	return c.Update(ctx, policy)
+}
+
+// addressed gives a Service that was applied an address, as the meta cluster does.
+func addressed(ctx context.Context, c client.Client, name string) error {
+	live := &corev1.Service{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: root, Name: name}, live); err != nil {
+		return err
+	}
+	if live.Spec.ClusterIP == "" {
+		live.Spec.ClusterIP, live.Spec.ClusterIPs = "10.96.3.4", []string{"10.96.3.4"}
+	}
+	if live.Spec.Type == corev1.ServiceTypeNodePort && live.Spec.Ports[0].NodePort == 0 {
+		live.Spec.Ports[0].NodePort = 30123
+	}
+	return c.Update(ctx, live)
 }
 
 // changed gives a workload that was applied another generation, which its controller has not seen.
@@ -242,6 +296,7 @@ func TestOnePartAfterTheOther(t *testing.T) {
 		require.Equal(t, step.want, b.exists())
 		lacks, _ := b.conditions()
 		require.Empty(t, cmp.Diff(step.lacks, lacks))
+		b.reconcile() // a Service has addresses once it is there, which are in the certificate
 		before := b.writes
 		b.reconcile()
 		require.Equal(t, before, b.writes, "all of it is there")
@@ -507,7 +562,7 @@ func TestImportedLater(t *testing.T) {
 	b.reconcile()
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "acme"}, vc))
-	require.Len(t, vc.Status.Conditions, 5)
+	require.Len(t, vc.Status.Conditions, 6)
 	vc.Spec.ClusterVersionName, vc.Spec.KubeconfigSecretRef = "", &tenancyv1alpha1.SecretKeyRef{Name: "acme-kubeconfig"}
 	require.NoError(t, b.reconciler.Client.Update(t.Context(), vc))
 	b.reconcile()

@@ -165,6 +165,9 @@ func (s *secrets) certificate(
 	if err := addKubeconfig(data, plane, by, wanted.Name, pair); err != nil {
 		return err
 	}
+	if secret != nil && wanted.Name == tenancyv1alpha1.SecretAdminKubeconfig && len(data[tenancyv1alpha1.DefaultKubeconfigKey]) == 0 {
+		data[tenancyv1alpha1.DefaultKubeconfigKey] = secret.Data[tenancyv1alpha1.DefaultKubeconfigKey] // it leads to where it did
+	}
 	return s.keep(ctx, wanted.Name, corev1.SecretTypeTLS, secret, data)
 }
 
@@ -199,7 +202,8 @@ func (s *secrets) issue(by *pki.Authority, name string, wanted pki.Certificate, 
 }
 
 // addKubeconfig adds what besides a pair lies in the Secret of a user: a kubeconfig. That of the controller manager
-// names the files of its pair, so that it reads them again, and the administrator's holds its own.
+// names the files of its pair, so that it reads them again, and the administrator's holds its
+// own, once it is known where it leads.
 func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by *pki.Authority, user string, pair *pki.Pair) error {
 	own, err := by.Pair()
 	if err != nil {
@@ -209,7 +213,9 @@ func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by 
 	case controlplane.ManagerUser:
 		data[controlplane.KubeconfigKey], err = plane.ManagerKubeconfig(own.Certificate)
 	case tenancyv1alpha1.SecretAdminKubeconfig:
-		data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, plane.URL(), own.Certificate, "kubernetes-admin", pair)
+		if at, _ := plane.Endpoint(); at.URL() != "" {
+			data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, at.URL(), own.Certificate, "kubernetes-admin", pair)
+		}
 	}
 	return err //nolint:wrapcheck // it says what it did
 }

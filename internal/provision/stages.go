@@ -3,6 +3,7 @@ package provision
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -15,8 +16,10 @@ import (
 
 // stage is a part of a control plane that is made, or changed, when the parts before are whole.
 type stage struct {
-	// condition is what tells of it, and workload the name of its StatefulSet or Deployment.
-	condition, workload string
+	// condition is what tells of it, and name what others wait for.
+	condition, name string
+	// again is after how long it is looked at again while it is not whole, where no event tells that it is.
+	again time.Duration
 	// make applies its objects and returns what it waits for then.
 	make func(context.Context) (tenancy.Reason, error)
 }
@@ -28,9 +31,10 @@ func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, memb
 		return func(ctx context.Context) (tenancy.Reason, error) { return r.deploy(ctx, objects) }
 	}
 	return []stage{
-		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, func(ctx context.Context) (tenancy.Reason, error) { return store.make(ctx, members) }},
-		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, deployed(plane.APIServer(members))},
-		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, deployed(plane.ControllerManager())},
+		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, func(ctx context.Context) (tenancy.Reason, error) { return store.make(ctx, members) }},
+		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, deployed(plane.APIServer(members))},
+		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, deployed(plane.ControllerManager())},
+		{tenancyv1alpha1.ConditionExposed, "its endpoint", mendingPeriod, func(ctx context.Context) (tenancy.Reason, error) { return r.expose(ctx, plane) }},
 	}
 }
 

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -34,6 +37,9 @@ import (
 	"github.com/superpool/superpool/internal/skew"
 )
 
+// maxPrefixes bounds the ranges of a flag: a NetworkPolicy of each tenant has them.
+const maxPrefixes = 64
+
 // leaseName is the name of the Lease by which replicas elect their leader.
 const leaseName = "vc-manager"
 
@@ -55,6 +61,8 @@ type Options struct {
 	// AgentsNamespace is the namespace of the meta cluster with Secret vn-agent-client-ca and ConfigMap
 	// vn-agent-serving-ca. "": the pool has no vn-agents.
 	AgentsNamespace string
+	// Reachable are the ranges that API servers of tenants may reach, and Closed those of them that they may not, as CIDRs.
+	Reachable, Closed []string
 	// Logs holds the values of klog's flags.
 	Logs *logs.Options
 }
@@ -63,7 +71,8 @@ type Options struct {
 func NewOptions() *Options {
 	return &Options{
 		LeaderElect: true, LeaderElectNamespace: "vc-manager", MetricsBindAddress: ":8443", MetricsSecure: true, HealthProbeBindAddress: ":8081",
-		PprofBindAddress: "0", CertificateValidity: pki.DefaultValidity, AgentsNamespace: "vc-manager", Logs: logs.NewOptions(),
+		PprofBindAddress: "0", CertificateValidity: pki.DefaultValidity, AgentsNamespace: "vc-manager",
+		Reachable: []string{"0.0.0.0/0", "::/0"}, Logs: logs.NewOptions(),
 	}
 }
 
@@ -81,6 +90,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"how long the certificates of control planes are valid, at least 1h. Each is renewed after two thirds of it, and nothing is restarted for it")
 	flags.StringVar(&o.AgentsNamespace, "vn-agent-namespace", o.AgentsNamespace,
 		`namespace of the meta cluster with Secret vn-agent-client-ca, which signs what tenants show to vn-agents, and ConfigMap vn-agent-serving-ca (ca.crt). Without the Secret, or with "", no tenant gets any`)
+	flags.StringSliceVar(&o.Reachable, "reachable-cidrs", o.Reachable,
+		"ranges that API servers of tenants may reach: of pods and nodes of super clusters, of webhooks. Link-local addresses and the API server of the meta cluster never are")
+	flags.StringSliceVar(&o.Closed, "closed-cidrs", o.Closed, "ranges in --reachable-cidrs that API servers of tenants may not reach")
 	logsapi.AddFlags(o.Logs, flags)
 }
 
@@ -89,7 +101,32 @@ func (o *Options) Validate() error {
 	if o.CertificateValidity < time.Hour {
 		return fmt.Errorf("--certificate-validity %s: use 1h or more", o.CertificateValidity)
 	}
-	return nil
+	_, err := o.network()
+	return err
+}
+
+// network returns what the pods of control planes may reach.
+func (o *Options) network() (controlplane.Network, error) {
+	reachable, err := parsePrefixes("--reachable-cidrs", o.Reachable)
+	if err != nil {
+		return controlplane.Network{}, err
+	}
+	closed, err := parsePrefixes("--closed-cidrs", o.Closed)
+	return controlplane.Network{Manager: o.LeaderElectNamespace, Reachable: reachable, Closed: closed}, err
+}
+
+func parsePrefixes(flag string, texts []string) (prefixes []netip.Prefix, err error) {
+	if len(texts) > maxPrefixes {
+		return nil, fmt.Errorf("%s: give %d ranges at most", flag, maxPrefixes)
+	}
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+		prefixes = append(prefixes, prefix.Masked())
+	}
+	return prefixes, nil
 }
 
 // NewCommand returns the command vc-manager. The context that it is executed with ends it.
@@ -143,12 +180,24 @@ func Run(ctx context.Context, options *Options) error {
 	if err := skew.CheckServed(mgr.GetRESTMapper(), tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"), tenancyv1alpha1.GroupVersion.WithKind("ClusterVersion")); err != nil {
 		return err //nolint:wrapcheck // it says all
 	}
-	reconciler := &provision.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace}
+	network, err := options.network()
+	if err != nil {
+		return err
+	}
+	reconciler := &provision.Reconciler{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, DialTenant: provision.DialTenant, LookUp: lookUp,
+		Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace, Network: network,
+	}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	logger.Info("Starting")
 	return mgr.Start(ctx) //nolint:wrapcheck // it says what ended it
+}
+
+// lookUp asks DNS for the addresses of a name.
+func lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name) //nolint:wrapcheck // it names what was asked
 }
 
 // config returns the client configuration of the meta cluster.
@@ -182,6 +231,7 @@ func newManager(ctx context.Context, options *Options, config *rest.Config) (ctr
 		Scheme: scheme,
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}: ours, &appsv1.Deployment{}: ours, &corev1.Service{}: ours, &policyv1.PodDisruptionBudget{}: ours,
+			&networkingv1.NetworkPolicy{}: ours,
 		}},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
 		LeaderElection:                options.LeaderElect,

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -308,19 +309,25 @@ func (k *kubelet) dial(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(target, port))
 }
 
-// shown returns the serial numbers of the certificates that the pods of API servers and etcd show, by name.
-func (k *kubelet) shown(t *testing.T) map[string]string {
-	t.Helper()
+// shown returns the serial numbers of the certificates that the pods of API servers and etcd show, by name. One that has a
+// new key already, and not its certificate, shows none.
+func (k *kubelet) shown(ctx context.Context) (map[string]string, error) {
 	serials := map[string]string{}
 	for address, name := range map[string]string{":6443": "kube-apiserver", ":2379": "etcd-0.etcd"} {
-		raw, err := k.dial(t.Context(), name+"."+k.namespace+".svc"+address)
-		require.NoError(t, err)
+		raw, err := k.dial(ctx, name+"."+k.namespace+".svc"+address)
+		if err != nil {
+			return nil, err
+		}
 		conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it sends nothing
-		require.NoError(t, conn.HandshakeContext(t.Context()))
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
 		serials[name] = conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
-		require.NoError(t, conn.Close())
+		if err := conn.Close(); err != nil {
+			return nil, err
+		}
 	}
-	return serials
+	return serials, nil
 }
 
 // serveNetwork serves a proxy until the test ends, and returns its URL.

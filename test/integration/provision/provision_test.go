@@ -4,6 +4,7 @@ package provision
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -139,8 +140,9 @@ func (w *world) tenant(t *testing.T) kubernetes.Interface {
 	require.NoError(t, w.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "acme-kubeconfig"}, secret))
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
 	require.NoError(t, err)
-	require.Equal(t, "https://kube-apiserver."+root+".svc:6443", config.Host)
-	config.Dial = func(ctx context.Context, _, address string) (net.Conn, error) { return w.kubelet.dial(ctx, address) }
+	config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { // whatever leads there
+		return w.kubelet.dial(ctx, "kube-apiserver."+root+".svc:6443")
+	}
 	tenant, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	return tenant
@@ -193,9 +195,18 @@ func TestAControlPlane(t *testing.T) {
 	held, err := tenant.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=behind"})
 	require.NoError(t, err)
 	t.Cleanup(held.Stop)
-	before, pids := w.kubelet.shown(t), w.kubelet.pids()
+	var before map[string]string
 	require.Eventually(t, func() bool {
-		for name, serial := range w.kubelet.shown(t) {
+		before, err = w.kubelet.shown(t.Context())
+		return err == nil
+	}, patience, tick, "API server and etcd show certificates")
+	pids := w.kubelet.pids()
+	require.Eventually(t, func() bool {
+		now, err := w.kubelet.shown(t.Context())
+		if err != nil {
+			return false
+		}
+		for name, serial := range now {
 			if serial == before[name] {
 				return false
 			}
@@ -212,9 +223,89 @@ func TestAControlPlane(t *testing.T) {
 	}
 	require.Equal(t, pids, w.kubelet.pids(), "nothing was restarted")
 
+	w.exposes(t)
 	w.pauses(t)
 	w.whole(t, "v1.37.2")
 	w.remembers(t, "behind")
+}
+
+// exposes exposes the API servers at an address, by which they are known at once, and to which Service kubernetes of the
+// tenant leads.
+func (w *world) exposes(t *testing.T) {
+	t.Helper()
+	leadsTo := func(url string, addresses []string, port int32) {
+		t.Helper()
+		require.Eventually(t, func() bool { // an API server that finds its certificate renewed closes all its connections once
+			vc, api := w.current(t), w.tenant(t)
+			exposed := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionExposed)
+			all, err := api.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+			if err != nil || len(all.Items) != 1 { // no controller makes another one of the Endpoints
+				return false
+			}
+			slice := &all.Items[0]
+			endpoints, err := api.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+			return err == nil && exposed.Status == metav1.ConditionTrue && vc.Status.Endpoint == url && len(slice.Endpoints) == 1 &&
+				slices.Equal(slice.Endpoints[0].Addresses, addresses) && *slice.Ports[0].Port == port &&
+				endpoints.Subsets[0].Addresses[0].IP == addresses[0] && endpoints.Subsets[0].Ports[0].Port == port
+		}, patience, tick, "Service kubernetes leads to %s", url)
+	}
+	service := &corev1.Service{}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, service))
+	leadsTo("https://kube-apiserver."+root+".svc:6443", service.Spec.ClusterIPs, 6443)
+
+	for want, wrong := range map[string]*tenancyv1alpha1.Exposure{
+		"NodePort needs hosts":                   {Type: corev1.ServiceTypeNodePort},
+		"port is that of the first of hosts":     {Port: 443},
+		"nodePort is of type NodePort":           {NodePort: 30123},
+		"loadBalancerClass is of type":           {LoadBalancerClass: "example.com/internal"},
+		"in lower case, or addresses":            {Hosts: []string{"acme.example.com:443"}},
+		"supported values: ":                     {Type: corev1.ServiceTypeExternalName},
+		"spec.exposure.port in body should be":   {Hosts: []string{"acme.example.com"}, Port: 70000},
+		"spec.exposure.hosts: Too many: 9":       {Hosts: slices.Repeat([]string{"acme.example.com"}, 9)},
+		"exposure is of a control plane that is": nil,
+	} {
+		other := w.current(t)
+		other.Spec.Exposure = wrong
+		if wrong == nil {
+			other = &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "imported"}, Spec: tenancyv1alpha1.VirtualClusterSpec{
+				KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: "imported"}, Exposure: &tenancyv1alpha1.Exposure{},
+			}}
+			require.ErrorContains(t, w.client.Create(t.Context(), other), want)
+			continue
+		}
+		require.ErrorContains(t, w.client.Update(t.Context(), other), want)
+	}
+
+	expose := func(exposure *tenancyv1alpha1.Exposure) {
+		require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			vc := w.current(t)
+			vc.Spec.Exposure = exposure
+			return w.client.Update(t.Context(), vc)
+		}))
+	}
+	expose(&tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeNodePort, Hosts: []string{"192.0.2.7", "acme.example.com"}})
+	require.Eventually(t, func() bool {
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, service))
+		return service.Spec.Type == corev1.ServiceTypeNodePort
+	}, patience, tick, "the Service has a node port")
+	nodePort := service.Spec.Ports[0].NodePort
+	leadsTo(fmt.Sprintf("https://192.0.2.7:%d", nodePort), []string{"192.0.2.7"}, nodePort)
+
+	expose(&tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer})
+	require.Eventually(t, func() bool {
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, service))
+		return service.Spec.Type == corev1.ServiceTypeLoadBalancer
+	}, patience, tick, "the Service asks for a load balancer")
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.7"}} // as what makes load balancers does
+	require.NoError(t, w.client.Status().Update(t.Context(), service))
+	leadsTo("https://198.51.100.7:6443", []string{"198.51.100.7"}, 6443)
+
+	expose(nil)
+	require.Eventually(t, func() bool {
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, service))
+		return service.Spec.Type == corev1.ServiceTypeClusterIP && service.Spec.Ports[0].NodePort == 0
+	}, patience, tick, "the Service is of the meta cluster again")
+	leadsTo("https://kube-apiserver."+root+".svc:6443", service.Spec.ClusterIPs, 6443)
 }
 
 // pauses pauses the tenant, waits until nothing of its control plane runs, and lets it go on.

@@ -1,0 +1,192 @@
+package provision
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/tenantclient"
+)
+
+// tenantTimeout is how long all that a tenant's API server is asked in one reconcile may take, and a name DNS.
+const tenantTimeout = 10 * time.Second
+
+// maxReason bounds what is repeated of a reason that a tenant's API server gives, in bytes.
+const maxReason = 64
+
+// DialTenant connects to a tenant's API server, whose answers are bounded, as nobody knows what it runs. done ends what
+// was connected.
+func DialTenant(config *rest.Config) (api kubernetes.Interface, done func(), err error) {
+	config = tenantclient.New(nil).Config(config)
+	config.Proxy = http.ProxyFromEnvironment // so that client-go does not keep the connections for others
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to a tenant's API server: %w", err)
+	}
+	api, err = kubernetes.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to a tenant's API server: %w", err)
+	}
+	return api, httpClient.CloseIdleConnections, nil
+}
+
+// service reads the Service of the API servers, nil for none. The cache has none of others.
+func (r *Reconciler) service(ctx context.Context, namespace string) (*corev1.Service, error) {
+	service := &corev1.Service{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controlplane.APIServer}, service)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting Service %s/%s: %w", namespace, controlplane.APIServer, err)
+	case !controlplane.IsManaged(service):
+		return nil, nil // apply says so
+	}
+	return service, nil
+}
+
+// expose leads Service kubernetes of the tenant to where its API servers are reached, and returns what it waits for.
+// What a tenant's API server does wrong, or DNS, is said and tried again: nothing else waits for it.
+func (r *Reconciler) expose(ctx context.Context, plane *controlplane.ControlPlane) (tenancy.Reason, error) {
+	at, why := plane.Endpoint()
+	if why != "" {
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: why}, nil
+	}
+	config, err := r.tenantConfig(ctx, plane)
+	if err != nil {
+		return tenancy.Reason{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, tenantTimeout)
+	defer cancel()
+	found, err := r.resolve(ctx, plane, at)
+	if err != nil {
+		return failedToExpose(ctx, at, err), nil
+	}
+	addresses := plane.ServiceAddresses(found)
+	if len(addresses) == 0 {
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
+			"%s has the addresses %v: none is of the family of spec.serviceCIDRs and reached from elsewhere, so Service kubernetes leads nowhere", at.URL(), found)}, nil
+	}
+	api, done, err := r.DialTenant(config)
+	if err != nil {
+		return tenancy.Reason{}, err
+	}
+	defer done()
+	if err := lead(ctx, api, addresses, at.Port); err != nil {
+		return failedToExpose(ctx, at, err), nil
+	}
+	return tenancy.Reason{}, nil
+}
+
+// failedToExpose says of an error what kind it is, and logs the rest: a tenant's API server has other words each time, and
+// DNS other ports, and each would be a write.
+func failedToExpose(ctx context.Context, at controlplane.Endpoint, err error) tenancy.Reason {
+	klog.FromContext(ctx).Info("Leading Service kubernetes of a tenant", "endpoint", at.URL(), "err", tenancy.Cut(err.Error(), tenancy.MaxEventNote))
+	why, unknown := "the tenant's API server did not answer", (*net.DNSError)(nil)
+	switch reason := apierrors.ReasonForError(err); {
+	case errors.As(err, &unknown) && unknown.IsNotFound:
+		why = "DNS knows no addresses of " + at.Host
+	case errors.As(err, &unknown):
+		why = "DNS did not answer"
+	case reason != metav1.StatusReasonUnknown:
+		why = fmt.Sprintf("the tenant's API server refused it (%s)", tenancy.Cut(string(reason), maxReason))
+	}
+	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: fmt.Sprintf("Leading Service kubernetes to %s: %s: see the log of vc-manager", at.URL(), why)}
+}
+
+// resolve returns the addresses of an endpoint.
+func (r *Reconciler) resolve(ctx context.Context, plane *controlplane.ControlPlane, at controlplane.Endpoint) (found []netip.Addr, err error) {
+	texts := []string{at.Host}
+	if plane.IsInside(at) {
+		texts = plane.ClusterIPs()
+	}
+	for _, text := range texts {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return r.LookUp(ctx, text)
+		}
+		found = append(found, address)
+	}
+	return found, nil
+}
+
+// tenantConfig is that of an administrator of the tenant's API servers, which are reached inside of the meta cluster.
+func (r *Reconciler) tenantConfig(ctx context.Context, plane *controlplane.ControlPlane) (*rest.Config, error) {
+	own := r.secrets(ctx, plane.Namespace)
+	config := &rest.Config{Host: plane.URL(), UserAgent: controlplane.ManagedBy}
+	for _, name := range []string{controlplane.CA, tenancyv1alpha1.SecretAdminKubeconfig} {
+		secret, err := own.get(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case secret == nil:
+			return nil, broken("Secret %s/%s is gone", plane.Namespace, name)
+		}
+		pair := pairOf(secret)
+		if name == controlplane.CA {
+			config.CAData = pair.Certificate
+			continue
+		}
+		config.CertData, config.KeyData = pair.Certificate, pair.Key
+	}
+	if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
+		return nil, broken("Secret %s/%s holds no certificate: %v", plane.Namespace, tenancyv1alpha1.SecretAdminKubeconfig, err)
+	}
+	return config, nil
+}
+
+// lead applies the endpoints of a tenant's Service kubernetes. An API server writes nothing where they are the same.
+func lead(ctx context.Context, api kubernetes.Interface, addresses []netip.Addr, port int32) error {
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	if _, err := api.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Apply(ctx, controlplane.EndpointSlice(addresses, port), options); err != nil {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	_, err := api.CoreV1().Endpoints(metav1.NamespaceDefault).Apply(ctx, controlplane.Endpoints(addresses, port), options)
+	return err //nolint:wrapcheck // it says what it did
+}
+
+// network returns Network without the API server of the meta cluster, at its own addresses and at those of its Service.
+func (r *Reconciler) network(ctx context.Context) (controlplane.Network, error) {
+	network := r.Network
+	service, list := &corev1.Service{}, &discoveryv1.EndpointSliceList{}
+	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: controlplane.KubernetesService}, service); client.IgnoreNotFound(err) != nil {
+		return network, fmt.Errorf("getting the Service of the meta cluster's API server: %w", err)
+	}
+	err := r.Reader.List(ctx, list, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{discoveryv1.LabelServiceName: controlplane.KubernetesService})
+	if err != nil {
+		return network, fmt.Errorf("listing the addresses of the meta cluster's API server: %w", err)
+	}
+	own := service.Spec.ClusterIPs
+	for i := range list.Items {
+		for _, endpoint := range list.Items[i].Endpoints {
+			own = append(own, endpoint.Addresses...)
+		}
+	}
+	var closed []netip.Prefix
+	for _, text := range own {
+		if address, err := netip.ParseAddr(text); err == nil {
+			closed = append(closed, netip.PrefixFrom(address, address.BitLen()))
+		}
+	}
+	slices.SortFunc(closed, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	network.Closed = slices.Concat(r.Network.Closed, slices.Compact(closed))
+	return network, nil
+}
