@@ -59,7 +59,7 @@ type ControlPlane struct {
 
 // serviceCIDRs are the ranges of Services.
 func (c *ControlPlane) serviceCIDRs() []string {
-	if given := c.Tenant.Spec.ServiceCIDRs; len(given) > 0 {
+	if given := c.Tenant.Spec.ServiceRanges(); len(given) > 0 {
 		return given
 	}
 	return []string{defaultServiceCIDR}

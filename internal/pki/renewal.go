@@ -72,3 +72,12 @@ func parse(pair *Pair) (*tls.Certificate, error) {
 	}
 	return &parsed, nil
 }
+
+// Ends returns when the certificate of a pair ends, the zero time for one that cannot be read.
+func Ends(pair *Pair) time.Time {
+	parsed, err := parse(pair)
+	if err != nil {
+		return time.Time{}
+	}
+	return parsed.Leaf.NotAfter
+}

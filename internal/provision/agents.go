@@ -94,7 +94,7 @@ func bundle(text []byte) ([]byte, error) {
 
 // identity returns by what vn-agents know a tenant: its cluster key.
 func (r *Reconciler) identity(vc *tenancyv1alpha1.VirtualCluster) pki.Certificate {
-	return pki.Certificate{User: vc.Status.ClusterNamespace, Groups: []string{tenancyv1alpha1.OrganisationTenants}, Validity: r.Validity}
+	return pki.Certificate{User: vc.Status.ClusterNamespace, Groups: []string{tenancyv1alpha1.OrganisationTenants}, Validity: r.validity(vc)}
 }
 
 // identify keeps the Secret with what a tenant's API server shows to vn-agents, and with their authorities, and returns

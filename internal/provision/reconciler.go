@@ -4,6 +4,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,8 +63,11 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	// DialEtcd connects to the store whose pods, by name, are at these addresses, as the function of that name does.
 	DialEtcd func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error)
-	// Validity is how long certificates are valid.
+	// Validity is how long certificates are valid of VirtualClusters that do not say it.
 	Validity time.Duration
+	// BaseVersion names the ClusterVersion that those which are written as StatefulSets have images of
+	// (controlplane.Unbundle), "" for none.
+	BaseVersion string
 	// AgentsNamespace is the namespace with what tenants and vn-agents know each other by (poolAuthority). "": the pool has
 	// none.
 	AgentsNamespace string
@@ -99,9 +105,11 @@ var ownerSaid = predicate.Funcs{UpdateFunc: func(event event.UpdateEvent) bool {
 		(before.Status.ClusterNamespace != after.Status.ClusterNamespace || virtualclusters.IsPaused(before) != virtualclusters.IsPaused(after))
 }}
 
-// ofVersion returns the VirtualClusters that name a ClusterVersion.
+// ofVersion returns the VirtualClusters that name a ClusterVersion, or one that may have images of it.
 func (r *Reconciler) ofVersion(ctx context.Context, version client.Object) []reconcile.Request {
-	return r.those(ctx, func(vc *tenancyv1alpha1.VirtualCluster) bool { return vc.Spec.ClusterVersionName == version.GetName() })
+	return r.those(ctx, func(vc *tenancyv1alpha1.VirtualCluster) bool {
+		return vc.Spec.ClusterVersionName == version.GetName() || version.GetName() == r.BaseVersion
+	})
 }
 
 // ofWorkload returns the VirtualCluster in whose root namespace a workload or Service of vc-manager is.
@@ -222,10 +230,13 @@ func (r *Reconciler) certificates(
 		report.endpoint = at.URL()
 	}
 	kept := r.secrets(ctx, plane.Namespace)
-	ensured := kept.ensure(ctx, plane, r.Validity)
+	ensured := kept.ensure(ctx, plane, r.validity(vc))
 	isThere, err := kept.identify(ctx, controlplane.KubeletClient, r.identity(vc))
 	plane.Agents, err = isThere, errors.Join(ensured, err)
 	*again = kept.until(*again)
+	if ensured == nil {
+		report.ends = ptr.To(metav1.NewTime(kept.ends))
+	}
 	handed := r.handOut(ctx, vc)
 	report.judge(errors.Join(err, kept.pool.err))
 	if err != nil {
@@ -236,14 +247,13 @@ func (r *Reconciler) certificates(
 
 // provision makes the next part. again is shortened to when a store that is not whole is asked again.
 func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
-	vc, version := plane.Tenant, &tenancyv1alpha1.ClusterVersion{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: vc.Spec.ClusterVersionName}, version); err != nil {
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("getting ClusterVersion %s: %w", vc.Spec.ClusterVersionName, err)
-		}
-		report.refuse(tenancy.Reason{Reason: tenancyv1alpha1.ReasonClusterVersionNotFound, Message: fmt.Sprintf(
-			"There is no ClusterVersion %s; what runs goes on: kubectl get clusterversions", vc.Spec.ClusterVersionName)})
-		return nil // its creation is an event
+	version, why, err := r.version(ctx, plane.Tenant, report)
+	if err != nil {
+		return err
+	}
+	if why != (tenancy.Reason{}) {
+		report.refuse(why)
+		return nil // its creation, or a change of it, is an event
 	}
 	plane.Version = version
 	network, err := r.network(ctx)
@@ -256,7 +266,7 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		return err
 	}
 	members := max(1, version.Spec.Etcd.Replicas)
-	why, err := r.preflight(ctx, plane, store.state.Pods, members)
+	why, err = r.preflight(ctx, plane, store.state.Pods, members)
 	if err != nil {
 		return err
 	}
@@ -313,6 +323,10 @@ type report struct {
 	version string
 	// endpoint is the URL of the API servers, "" while it is not known.
 	endpoint string
+	// ends is when the first of its certificates ends, nil where that is not known.
+	ends *metav1.Time
+	// knowsVersion is whether its ClusterVersion was read: else condition Translated stays as it is.
+	knowsVersion bool
 }
 
 // conditionTypes are those that vc-manager writes.
@@ -381,28 +395,33 @@ func (p *report) refuse(why tenancy.Reason) {
 
 // write writes what a report says if it is something else, and reports whether it did.
 func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) (bool, error) {
-	before, changed := vc.DeepCopy(), false
-	for _, condition := range conditionTypes {
-		isSaid := slices.ContainsFunc(report.conditions, func(said metav1.Condition) bool { return said.Type == condition })
-		if report.imported && !isSaid {
-			changed = meta.RemoveStatusCondition(&vc.Status.Conditions, condition) || changed
-		}
-	}
-	if vc.Status.Version != report.version && (report.imported || report.version != "") {
-		vc.Status.Version, changed = report.version, true
-	}
-	if vc.Status.Endpoint != report.endpoint && (report.imported || report.endpoint != "") {
-		vc.Status.Endpoint, changed = report.endpoint, true
-	}
-	for _, condition := range report.conditions {
-		condition.ObservedGeneration = vc.Generation
-		changed = meta.SetStatusCondition(&vc.Status.Conditions, condition) || changed
-	}
-	if !changed {
+	before := vc.DeepCopy()
+	report.tell(vc)
+	if equality.Semantic.DeepEqual(before.Status, vc.Status) {
 		return false, nil
 	}
 	if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, fmt.Errorf("writing the status of VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
 	}
 	return true, nil
+}
+
+// tell changes a status to what a report says.
+func (p *report) tell(vc *tenancyv1alpha1.VirtualCluster) {
+	status := &vc.Status
+	for _, condition := range append([]string{tenancyv1alpha1.ConditionTranslated}, conditionTypes...) {
+		isSaid := slices.ContainsFunc(p.conditions, func(said metav1.Condition) bool { return said.Type == condition })
+		if !isSaid && (p.imported || p.knowsVersion && condition == tenancyv1alpha1.ConditionTranslated) {
+			meta.RemoveStatusCondition(&status.Conditions, condition)
+		}
+	}
+	if p.imported {
+		status.Version, status.Endpoint, status.CertificatesExpire = "", "", nil
+	}
+	status.Version, status.Endpoint = cmp.Or(p.version, status.Version), cmp.Or(p.endpoint, status.Endpoint)
+	status.CertificatesExpire = cmp.Or(p.ends, status.CertificatesExpire)
+	for _, condition := range p.conditions {
+		condition.ObservedGeneration = vc.Generation
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
 }

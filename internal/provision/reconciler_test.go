@@ -432,6 +432,7 @@ func TestRenewal(t *testing.T) {
 	require.Less(t, b.reconcile().RequeueAfter, patrolPeriod)
 	require.Equal(t, before["apiserver"], b.secret(root, "apiserver").Data)
 	b.clock.SetTime(b.clock.Now().Add(patrolPeriod))
+	b.reconcile()
 	require.Equal(t, patrolPeriod, b.reconcile().RequeueAfter)
 	for _, name := range stay {
 		require.Equal(t, before[name], b.secret(root, name).Data, name)

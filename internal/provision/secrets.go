@@ -34,6 +34,8 @@ type secrets struct {
 	pool poolAuthority
 	// next is when the first of the certificates is to be made anew.
 	next time.Time
+	// ends is when the first of the certificates ends.
+	ends time.Time
 }
 
 // secrets returns those of a namespace.
@@ -197,6 +199,9 @@ func (s *secrets) issue(by *pki.Authority, name string, wanted pki.Certificate, 
 	}
 	if s.next.IsZero() || at.Before(s.next) {
 		s.next = at
+	}
+	if end := pki.Ends(pair); s.ends.IsZero() || end.Before(s.ends) {
+		s.ends = end
 	}
 	return pair, nil
 }

@@ -19,8 +19,9 @@ const overlapsNamed = 3
 // ServiceCIDRs returns spec.serviceCIDRs, parsed. The CRD's validation refuses what is no range, so an error means that
 // it was evaded.
 func ServiceCIDRs(vc *tenancyv1alpha1.VirtualCluster) ([]netip.Prefix, error) {
-	ranges := make([]netip.Prefix, 0, len(vc.Spec.ServiceCIDRs))
-	for _, text := range vc.Spec.ServiceCIDRs {
+	texts := vc.Spec.ServiceRanges()
+	ranges := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
 		parsed, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, fmt.Errorf("reading serviceCIDRs: %w", err)
@@ -110,5 +111,5 @@ func overlapMessage(vc *tenancyv1alpha1.VirtualCluster, own []netip.Prefix, all 
 		return ""
 	}
 	return fmt.Sprintf("serviceCIDRs %s share addresses with %s: a super cluster gives an address once, to the Service that asks first. Give each tenant "+
-		"a range of its own, as --service-cluster-ip-range of its API server and here", strings.Join(vc.Spec.ServiceCIDRs, ", "), firstOf(shared))
+		"a range of its own, as --service-cluster-ip-range of its API server and here", strings.Join(vc.Spec.ServiceRanges(), ", "), firstOf(shared))
 }

@@ -3,14 +3,17 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // ClusterVersionSpec holds the templates of the components of a tenant control plane.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.kubernetesVersion) || has(self.apiServer.statefulset)",message="give kubernetesVersion, the version of Kubernetes of the images"
 type ClusterVersionSpec struct {
-	// kubernetesVersion of the control plane, for example v1.37.2.
-	// +required
+	// kubernetesVersion of the control plane, for example v1.37.2. With statefulset it follows from the images.
+	// +optional
 	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+\.[0-9]+$`
-	KubernetesVersion string `json:"kubernetesVersion"`
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 
 	// etcd is the store. It has 1 member or 3, and gets more where it runs; there are never fewer again.
 	// +required
@@ -24,12 +27,15 @@ type ClusterVersionSpec struct {
 	ControllerManager ComponentTemplate `json:"controllerManager"`
 }
 
-// ComponentTemplate is how one component runs.
+// ComponentTemplate is how one component runs: image, replicas, extraArgs and resources, or a statefulset and a service
+// as the first VirtualCluster has them.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.image) != has(self.statefulset)",message="give an image, or the statefulset of the first VirtualCluster"
 type ComponentTemplate struct {
 	// image of the component.
-	// +required
+	// +optional
 	// +kubebuilder:validation:MinLength=1
-	Image string `json:"image"`
+	Image string `json:"image,omitempty"`
 
 	// replicas of the component.
 	// +optional
@@ -45,6 +51,34 @@ type ComponentTemplate struct {
 	// resources of the component's container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// statefulset is a template of the first VirtualCluster. Images of a version that works, replicas, resources and known
+	// arguments of it are taken over. Condition Translated of VirtualClusters says what is not.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	StatefulSet *runtime.RawExtension `json:"statefulset,omitempty"`
+
+	// service is a template of the first VirtualCluster. Nothing of it is taken over: spec.exposure of VirtualClusters is in
+	// its place.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Service *runtime.RawExtension `json:"service,omitempty"`
+
+	// apiVersion, beside a statefulset, means nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	APIVersion string `json:"apiVersion,omitempty"`
+	// kind, beside a statefulset, means nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind,omitempty"`
+	// metadata, beside a statefulset, means nothing.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Metadata *runtime.RawExtension `json:"metadata,omitempty"`
 }
 
 // ClusterVersionStatus is the state of a ClusterVersion.

@@ -94,6 +94,11 @@ const (
 	// its API server shows to vn-agents. Of one that is imported it is about the latter alone, Secret NAME-vn-agent, and
 	// absent where the pool has no vn-agents. It is Unknown while vc-manager cannot read what signs the latter.
 	ConditionCertificatesValid = "CertificatesValid"
+	// ConditionTranslated is False where the ClusterVersion is written as for the first VirtualCluster and something of it
+	// means nothing here, which the message names. It is absent where the ClusterVersion has no statefulset.
+	ConditionTranslated = "Translated"
+	// ReasonLeftOut: something was left out, and the rest works.
+	ReasonLeftOut = "LeftOut"
 	// ReasonWhole: it is as it is to be.
 	ReasonWhole = "Whole"
 	// ReasonProgressing: it is being made. The message says what is waited for.
@@ -133,9 +138,10 @@ const (
 
 // VirtualClusterSpec names the control plane of a tenant.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceCidr) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() > 0 && self.serviceCIDRs[0] == self.serviceCidr",message="serviceCidr is the older name of the first of serviceCIDRs: set one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || has(self.clusterVersionName)",message="exposure is of a control plane that is provisioned: one that is imported is reached by its kubeconfig"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterVersionName) || !has(self.clusterVersionName) || ((has(self.serviceCIDRs) ? self.serviceCIDRs : []) == (has(oldSelf.serviceCIDRs) ? oldSelf.serviceCIDRs : []) && self.clusterDomain == oldSelf.clusterDomain)",message="serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change: the addresses of Services, and the issuer of tokens, stay"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterVersionName) || !has(self.clusterVersionName) || ((has(self.serviceCIDRs) ? self.serviceCIDRs : has(self.serviceCidr) ? [self.serviceCidr] : []) == (has(oldSelf.serviceCIDRs) ? oldSelf.serviceCIDRs : has(oldSelf.serviceCidr) ? [oldSelf.serviceCidr] : []) && self.clusterDomain == oldSelf.clusterDomain)",message="serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change: the addresses of Services, and the issuer of tokens, stay"
 type VirtualClusterSpec struct {
 	// clusterVersionName names the ClusterVersion of which vc-manager makes the control plane.
 	// +optional
@@ -171,6 +177,19 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.97.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="give one range per IP family at most"
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+
+	// serviceCidr is the name of serviceCIDRs in the first VirtualCluster, which has one range.
+	// +optional
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="use CIDR notation, for example 10.97.0.0/16"
+	ServiceCIDR string `json:"serviceCidr,omitempty"`
+
+	// pkiExpireDays is how many days the certificates of a control plane are valid that vc-manager makes, by default what
+	// its --certificate-validity says. They are renewed after two thirds of it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3650
+	PKIExpireDays int32 `json:"pkiExpireDays,omitempty"`
 
 	// serviceNodePortRange are the node ports of the tenant's Services, as <first>-<last>. Set it to the
 	// --service-node-port-range of the tenant's API server. It must be disjoint from other tenants' ranges and inside
@@ -214,6 +233,15 @@ type VirtualClusterSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	OpaqueMetaPrefixes []string `json:"opaqueMetaPrefixes,omitempty"`
+}
+
+// ServiceRanges returns the address ranges of Services, under whichever name they are given. The caller does not change
+// them.
+func (s *VirtualClusterSpec) ServiceRanges() []string {
+	if len(s.ServiceCIDRs) == 0 && s.ServiceCIDR != "" {
+		return []string{s.ServiceCIDR}
+	}
+	return s.ServiceCIDRs
 }
 
 // Exposure is how API servers are reached from outside of the meta cluster.
@@ -306,10 +334,15 @@ type VirtualClusterStatus struct {
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 
+	// certificatesExpire is when the first certificate ends that vc-manager has issued for its control plane, if it is not
+	// renewed.
+	// +optional
+	CertificatesExpire *metav1.Time `json:"certificatesExpire,omitempty"`
+
 	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another
 	// tenant's range overlaps this one's, VersionSkew when Superpool does not work with its version, and
 	// CertificatesValid of what vc-manager issues; of one that vc-manager makes besides EtcdReady, APIServerReady,
-	// ControllerManagerReady, Exposed and UpToDate.
+	// ControllerManagerReady, Exposed, UpToDate and Translated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -327,6 +360,7 @@ type VirtualClusterStatus struct {
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
+// +kubebuilder:printcolumn:name="Certificates Until",type=string,JSONPath=`.status.certificatesExpire`,priority=1
 // +kubebuilder:printcolumn:name="Cluster Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].status`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

@@ -61,6 +61,8 @@ type Options struct {
 	// AgentsNamespace is the namespace of the meta cluster with Secret vn-agent-client-ca and ConfigMap
 	// vn-agent-serving-ca. "": the pool has no vn-agents.
 	AgentsNamespace string
+	// BaseVersion names the ClusterVersion with the images of those that are written as StatefulSets, "" for none.
+	BaseVersion string
 	// Reachable are the ranges that API servers of tenants may reach, and Closed those of them that they may not, as CIDRs.
 	Reachable, Closed []string
 	// Logs holds the values of klog's flags.
@@ -90,6 +92,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"how long the certificates of control planes are valid, at least 1h. Each is renewed after two thirds of it, and nothing is restarted for it")
 	flags.StringVar(&o.AgentsNamespace, "vn-agent-namespace", o.AgentsNamespace,
 		`namespace of the meta cluster with Secret vn-agent-client-ca, which signs what tenants show to vn-agents, and ConfigMap vn-agent-serving-ca (ca.crt). Without the Secret, or with "", no tenant gets any`)
+	flags.StringVar(&o.BaseVersion, "base-cluster-version", o.BaseVersion,
+		"name of the ClusterVersion whose images run for those that are written as for the first VirtualCluster, as StatefulSets, with images that are too old")
 	flags.StringSliceVar(&o.Reachable, "reachable-cidrs", o.Reachable,
 		"ranges that API servers of tenants may reach: of pods and nodes of super clusters, of webhooks. Link-local addresses and the API server of the meta cluster never are")
 	flags.StringSliceVar(&o.Closed, "closed-cidrs", o.Closed, "ranges in --reachable-cidrs that API servers of tenants may not reach")
@@ -186,7 +190,7 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	reconciler := &provision.Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, DialTenant: provision.DialTenant, LookUp: lookUp,
-		Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace, Network: network,
+		Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace, Network: network, BaseVersion: options.BaseVersion,
 	}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return fmt.Errorf("setting up: %w", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	controlplaneof "github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/test/controlplane"
 	"github.com/superpool/superpool/test/controlplane/launch"
 )
@@ -49,8 +51,9 @@ type world struct {
 	manager *launch.Process
 }
 
-// newWorld returns a world whose certificates are valid for so long, and whose control plane is not made yet.
-func newWorld(t *testing.T, validity time.Duration) *world {
+// newWorld returns a world whose certificates are valid for so long, and whose control plane is not made yet. It applies
+// files with kubectl; without any it makes a ClusterVersion in the short form.
+func newWorld(t *testing.T, validity time.Duration, files ...string) *world {
 	t.Helper()
 	crds, err := controlplane.MetaCRDs(t.Context())
 	require.NoError(t, err)
@@ -68,7 +71,7 @@ func newWorld(t *testing.T, validity time.Duration) *world {
 	require.NoError(t, os.WriteFile(kubeconfig, account.KubeConfig, 0o600))
 	w.start = func() (*launch.Process, error) {
 		return launch.Run(w.kubelet.folder, "vc-manager", []string{
-			"/usr/bin/env", asManager + "=1", "HTTPS_PROXY=" + w.kubelet.network, os.Args[0], "--kubeconfig=" + kubeconfig, "--certificate-validity=" + validity.String(),
+			"/usr/bin/env", asManager + "=1", "HTTPS_PROXY=" + w.kubelet.network, os.Args[0], "--kubeconfig=" + kubeconfig, "--certificate-validity=" + validity.String(), "--base-cluster-version=base",
 		})
 	}
 	w.manager, err = w.start()
@@ -91,9 +94,20 @@ func newWorld(t *testing.T, validity time.Duration) *world {
 	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "acme"}, Spec: tenancyv1alpha1.VirtualClusterSpec{
 		ClusterVersionName: "v1.37", ServiceCIDRs: []string{"10.97.0.0/16"},
 	}}
-	for _, object := range []client.Object{vc, version} {
-		require.NoError(t, c.Create(t.Context(), object))
+	if len(files) > 0 {
+		version.Name = "base"
 	}
+	require.NoError(t, c.Create(t.Context(), version))
+	if len(files) == 0 {
+		require.NoError(t, c.Create(t.Context(), vc))
+	}
+	admin := filepath.Join(t.TempDir(), "admin.kubeconfig")
+	require.NoError(t, os.WriteFile(admin, started[0].KubeConfig, 0o600))
+	for _, file := range files {
+		said, err := exec.CommandContext(t.Context(), filepath.Join(folder, "kubectl"), "--kubeconfig", admin, "apply", "--validate=strict", "-f", file).CombinedOutput()
+		require.NoError(t, err, "%s", said)
+	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
 	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: root, Annotations: map[string]string{
 		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: string(vc.UID),
 	}}}))
@@ -163,7 +177,7 @@ func (w *world) remember(t *testing.T, name string) {
 // paused, and goes on with what it had.
 func TestAControlPlane(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 30*time.Second)
+	w := newWorld(t, 30*time.Second, filepath.Join("..", "..", "..", "internal", "controlplane", "testdata", "bundles.yaml"))
 	w.whole(t, "v1.37.2")
 	tenant := w.tenant(t)
 	require.Eventually(t, func() bool {
@@ -173,11 +187,15 @@ func TestAControlPlane(t *testing.T) {
 	service, err := tenant.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "10.97.0.1", service.Spec.ClusterIP)
+	translated := meta.FindStatusCondition(w.current(t).Status.Conditions, tenancyv1alpha1.ConditionTranslated)
+	require.NotNil(t, translated)
+	require.Equal(t, tenancyv1alpha1.ReasonLeftOut, translated.Reason)
+	require.Contains(t, translated.Message, "etcd: image virtualcluster/etcd-v3.4.0 (etcd runs)")
 	w.requireLogs(t)
 
 	for _, change := range []func(*tenancyv1alpha1.VirtualClusterSpec){
-		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ServiceCIDRs = []string{"10.98.0.0/16"} },
-		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ServiceCIDRs = nil },
+		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ServiceCIDR = "10.98.0.0/16" },
+		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ServiceCIDR = "" },
 		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ClusterDomain = "acme.local" },
 	} {
 		other := w.current(t)
@@ -185,7 +203,8 @@ func TestAControlPlane(t *testing.T) {
 		require.ErrorContains(t, w.client.Update(t.Context(), other), "serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change")
 	}
 	other := w.current(t)
-	other.Spec.PolicyName = "trusted"
+	require.WithinDuration(t, time.Now().Add(365*24*time.Hour), other.Status.CertificatesExpire.Time, time.Hour)
+	other.Spec.PolicyName, other.Spec.PKIExpireDays = "trusted", 0
 	require.NoError(t, w.client.Update(t.Context(), other))
 	version := &tenancyv1alpha1.ClusterVersion{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
@@ -227,6 +246,19 @@ func TestAControlPlane(t *testing.T) {
 	w.pauses(t)
 	w.whole(t, "v1.37.2")
 	w.remembers(t, "behind")
+}
+
+// TestTakenArguments: the programs have all arguments that are taken over from a ClusterVersion which is written as
+// StatefulSets.
+func TestTakenArguments(t *testing.T) {
+	t.Parallel()
+	for program, names := range controlplaneof.TakenArguments() {
+		said, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "bin", program), "--help").CombinedOutput()
+		require.NoError(t, err, "%s", said)
+		for _, name := range names {
+			require.Regexp(t, `--`+name+`\b`, string(said), program)
+		}
+	}
 }
 
 // exposes exposes the API servers at an address, by which they are known at once, and to which Service kubernetes of the
