@@ -16,7 +16,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,7 +177,7 @@ func (w *world) remember(t *testing.T, name string) {
 
 // TestAControlPlane: two objects make a control plane that works: its administrator is known to it, its controllers work
 // in it, and vn-agents know it. Its certificates are renewed while a watch is held, and nothing is restarted or broken by it. Its tenant is
-// paused, and goes on with what it had.
+// paused, and goes on with what it had. Then it is deleted, and nothing is left.
 func TestAControlPlane(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 30*time.Second, filepath.Join("..", "..", "..", "internal", "controlplane", "testdata", "bundles.yaml"))
@@ -246,6 +249,28 @@ func TestAControlPlane(t *testing.T) {
 	w.pauses(t)
 	w.whole(t, "v1.37.2")
 	w.remembers(t, "behind")
+	w.ends(t)
+}
+
+// ends deletes the VirtualCluster and, as vc-scheduler does, its root namespace: nothing of vc-manager is left anywhere.
+func (w *world) ends(t *testing.T) {
+	t.Helper()
+	require.NoError(t, w.client.Delete(t.Context(), w.current(t)))
+	require.NoError(t, w.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: root}}))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(w.client.Get(t.Context(), client.ObjectKey{Name: root}, &corev1.Namespace{})) && len(w.kubelet.pids()) == 0
+	}, patience, tick, "the root namespace ends, and what ran in it")
+	require.Eventually(t, func() bool {
+		left := 0
+		for _, list := range []client.ObjectList{
+			&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.PodList{},
+			&corev1.PersistentVolumeClaimList{}, &networkingv1.NetworkPolicyList{}, &policyv1.PodDisruptionBudgetList{},
+		} {
+			require.NoError(t, w.client.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": "vc-manager"}))
+			left += meta.LenList(list)
+		}
+		return left == 0
+	}, patience, tick, "nothing that vc-manager made is left")
 }
 
 // TestTakenArguments: the programs have all arguments that are taken over from a ClusterVersion which is written as
