@@ -37,7 +37,8 @@ type component struct {
 
 // components returns the parts of a control plane. Arguments that name files, addresses or ports are not taken over: these
 // are others here; nor those whose values one version has and another does not, as feature gates, admission plugins and
-// APIs: a program that does not know one does not start. TestTakenArguments holds their names against the programs.
+// APIs: a program that does not know one does not start; nor how users are known: half of it lets in too many.
+// TestTakenArguments holds their names against the programs.
 func components() []component {
 	same := func(names ...string) map[string]string {
 		taken := map[string]string{}
@@ -64,16 +65,16 @@ func components() []component {
 				return &spec.APIServer
 			},
 			taken: same(
-				"anonymous-auth", "audit-log-format", "default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds",
+				"audit-log-format", "default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds",
 				"enable-bootstrap-token-auth", "enable-priority-and-fairness", "event-ttl", "goaway-chance",
-				"max-mutating-requests-inflight", "max-requests-inflight", "min-request-timeout", "oidc-client-id", "oidc-groups-claim", "oidc-groups-prefix", "oidc-issuer-url",
-				"oidc-required-claim", "oidc-signing-algs", "oidc-username-claim", "oidc-username-prefix", "request-timeout",
+				"max-mutating-requests-inflight", "max-requests-inflight", "min-request-timeout", "request-timeout",
 				"service-account-max-token-expiration", "v", "vmodule", "watch-cache", "watch-cache-sizes",
 			),
 			ours: server.Flags().With(Flags{
 				"apiserver-count": "", "endpoint-reconciler-type": "", "etcd-cafile": "", "etcd-certfile": "", "etcd-keyfile": "", "kubelet-https": "", "profiling": "",
 			}),
 			missed: map[string]string{
+				"anonymous-auth":           "true: probes ask without a name",
 				"enable-admission-plugins": "the default ones and NodeRestriction", "service-cluster-ip-range": "spec.serviceCIDRs of the VirtualCluster",
 				"service-node-port-range": "spec.serviceNodePortRange of the VirtualCluster",
 			},
@@ -103,9 +104,10 @@ func IsBundled(version *tenancyv1alpha1.ClusterVersion) bool {
 }
 
 // Unbundle returns a ClusterVersion in the short form of one that is written as StatefulSets, and what of that is left
-// out, sorted. Images that are not all of one version of Kubernetes, of minor version oldest or newer, are those of base,
-// which is in the short form: the first VirtualCluster's are of 1.16, and do not have the flags that all programs have here.
-func Unbundle(bundled, base *tenancyv1alpha1.ClusterVersion, oldest uint) (short *tenancyv1alpha1.ClusterVersion, left []string, err error) {
+// out, sorted, but for what vc-manager sets itself. Images that are not all of one release of Kubernetes, of a minor version
+// from oldest to newest, are those of base, which is in the short form: the first VirtualCluster's are of 1.16, and do not
+// have the flags that all programs have here.
+func Unbundle(bundled, base *tenancyv1alpha1.ClusterVersion, oldest, newest uint) (short *tenancyv1alpha1.ClusterVersion, left []string, err error) {
 	short = bundled.DeepCopy()
 	parts, images := components(), map[string]string{}
 	for i := range parts {
@@ -121,7 +123,7 @@ func Unbundle(bundled, base *tenancyv1alpha1.ClusterVersion, oldest uint) (short
 		images[parts[i].program] = image
 		*template, left = *translated, append(left, missed...)
 	}
-	running, works := versionOf(images, oldest)
+	running, works := versionOf(images, oldest, newest)
 	if !works {
 		running = base.Spec.KubernetesVersion
 	}
@@ -174,22 +176,25 @@ func (c *component) translate(template *tenancyv1alpha1.ComponentTemplate) (shor
 	return short, container.Image, left, nil
 }
 
-// arguments returns the arguments of a container that are taken over, and what of them is left out.
+// arguments returns the arguments of a container that are taken over, and what of them is left out: also what is given
+// more than once, and what names a variable.
 func (c *component) arguments(container *corev1.Container) (taken map[string]string, left []string) {
-	for name, value := range parseArgs(slices.Concat(container.Command, container.Args)) {
+	taken = map[string]string{}
+	for name, values := range parseArgs(slices.Concat(container.Command, container.Args)) {
 		now, isTaken := c.taken[name]
 		instead, isMissed := c.missed[name]
 		_, isOurs := c.ours[name]
 		switch {
-		case isTaken && taken == nil:
-			taken = map[string]string{now: value}
-		case isTaken:
-			taken[now] = value
+		case isTaken && len(values) == 1 && !strings.Contains(values[0], "$("):
+			taken[now] = values[0]
 		case isMissed:
-			left = append(left, fmt.Sprintf("%s: argument --%s=%s (%s)", c.field, name, value, instead))
+			left = append(left, fmt.Sprintf("%s: argument --%s=%s (%s)", c.field, name, strings.Join(values, ","), instead))
 		case !isOurs:
 			left = append(left, fmt.Sprintf("%s: argument --%s", c.field, name))
 		}
+	}
+	if len(taken) == 0 {
+		taken = nil
 	}
 	return taken, left
 }
@@ -219,12 +224,12 @@ func decode(template *runtime.RawExtension, into any) error {
 }
 
 // parseArgs returns the flags of a command line, without their dashes, with their values: "true" for one without.
-func parseArgs(args []string) map[string]string {
-	flags := map[string]string{}
+func parseArgs(args []string) map[string][]string {
+	flags := map[string][]string{}
 	for i, arg := range args {
 		name, value, hasValue := strings.Cut(strings.TrimSpace(arg), "=")
 		switch {
-		case !strings.HasPrefix(name, "--"):
+		case !strings.HasPrefix(name, "-"):
 			continue
 		case hasValue:
 		case i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"):
@@ -232,16 +237,17 @@ func parseArgs(args []string) map[string]string {
 		default:
 			value = "true"
 		}
-		flags[strings.TrimPrefix(name, "--")] = value
+		name = strings.TrimLeft(name, "-")
+		flags[name] = append(flags[name], value)
 	}
 	return flags
 }
 
 // versionOf returns the version of Kubernetes of images, by their tags, and whether they work together with each other and
 // with the flags that programs have here.
-func versionOf(images map[string]string, oldest uint) (string, bool) {
+func versionOf(images map[string]string, oldest, newest uint) (string, bool) {
 	server, store := tag(images[APIServer]), tag(images[Etcd])
-	if server == nil || store == nil || server.Major() != 1 || server.Minor() < oldest || store.Major() != 3 || store.Minor() < oldestEtcd {
+	if server == nil || store == nil || server.Major() != 1 || server.PreRelease() != "" || server.Minor() < oldest || server.Minor() > newest || store.Major() != 3 || store.Minor() < oldestEtcd {
 		return "", false
 	}
 	manager := tag(images[ControllerManager])
@@ -255,8 +261,7 @@ func tag(image string) *version.Version {
 	if at < 0 || strings.Contains(image[at:], "/") {
 		return nil
 	}
-	text, _, _ := strings.Cut(image[at+1:], "-")
-	parsed, err := version.ParseSemantic(text)
+	parsed, err := version.ParseSemantic(image[at+1:])
 	if err != nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +18,7 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 )
 
-const oldest = 34
+const oldest, newest = 34, 40
 
 // bundled returns the ClusterVersion of testdata, and its YAML with changes.
 func bundled(t *testing.T, replace ...string) *tenancyv1alpha1.ClusterVersion {
@@ -42,7 +43,7 @@ func TestUnbundle(t *testing.T) {
 	version := bundled(t)
 	require.True(t, controlplane.IsBundled(version))
 	before := version.DeepCopy()
-	short, left, err := controlplane.Unbundle(version, base, oldest)
+	short, left, err := controlplane.Unbundle(version, base, oldest, newest)
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(before, version), "what was given stays")
 	require.False(t, controlplane.IsBundled(short))
@@ -52,7 +53,7 @@ func TestUnbundle(t *testing.T) {
 		APIServer: tenancyv1alpha1.ComponentTemplate{
 			Image: base.Spec.APIServer.Image, Replicas: 1, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
 			ExtraArgs: map[string]string{
-				"anonymous-auth": "true", "enable-bootstrap-token-auth": "true", "v": "2",
+				"enable-bootstrap-token-auth": "true", "v": "2",
 			},
 		},
 		ControllerManager: tenancyv1alpha1.ComponentTemplate{Image: base.Spec.ControllerManager.Image, Replicas: 1, ExtraArgs: map[string]string{
@@ -61,6 +62,7 @@ func TestUnbundle(t *testing.T) {
 	}, short.Spec))
 	require.Equal(t, []string{
 		"apiServer: a Service of type NodePort (spec.exposure of the VirtualCluster)",
+		"apiServer: argument --anonymous-auth=true (true: probes ask without a name)",
 		"apiServer: argument --enable-admission-plugins=NamespaceLifecycle,NodeRestriction,LimitRanger,ServiceAccount,DefaultStorageClass,ResourceQuota (the default ones and NodeRestriction)",
 		"apiServer: argument --insecure-port",
 		"apiServer: argument --runtime-config",
@@ -92,15 +94,17 @@ func TestImagesOfBundles(t *testing.T) {
 		"too old":       {images("etcd:3.7.0", "kube-apiserver:v1.33.9", "kcm:v1.33.9"), "v1.37.2"},
 		"an old store":  {images("etcd:3.5.9", "kube-apiserver:v1.36.3", "kcm:v1.36.3"), "v1.37.2"},
 		"no tag":        {images("registry.example.com:5000/etcd", "registry.example.com:5000/kube-apiserver", "kcm"), "v1.37.2"},
+		"too new":       {images("etcd:3.7.0", "kube-apiserver:v1.41.0", "kcm:v1.41.0"), "v1.37.2"},
+		"no release":    {images("etcd:3.7.0", "kube-apiserver:v1.37.0-rc.1", "kcm:v1.37.0-rc.1"), "v1.37.2"},
 		"latest":        {images("etcd:latest", "kube-apiserver:latest", "kcm:latest"), "v1.37.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			short, _, err := controlplane.Unbundle(tc.version, sample().Version, oldest)
+			short, _, err := controlplane.Unbundle(tc.version, sample().Version, oldest, newest)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, short.Spec.KubernetesVersion)
-			if tc.want == "v1.37.2" {
-				require.Equal(t, sample().Version.Spec.APIServer.Image, short.Spec.APIServer.Image)
+			for _, image := range []string{short.Spec.Etcd.Image, short.Spec.APIServer.Image, short.Spec.ControllerManager.Image} {
+				require.Equal(t, tc.want == "v1.37.2", strings.HasPrefix(image, "registry.k8s.io/"), image)
 			}
 		})
 	}
@@ -117,18 +121,24 @@ func TestStrangeBundles(t *testing.T) {
 	} {
 		version := bundled(t)
 		change(&version.Spec)
-		_, _, err := controlplane.Unbundle(version, sample().Version, oldest)
+		_, _, err := controlplane.Unbundle(version, sample().Version, oldest, newest)
 		require.ErrorContains(t, err, want)
 	}
-	short, left, err := controlplane.Unbundle(bundled(t, "replicas: 1\n", "replicas: 12\n", "command: [kube-apiserver]", "command: [sh, -c]"), sample().Version, oldest)
+	short, left, err := controlplane.Unbundle(bundled(t, "replicas: 1\n", "replicas: 12\n", "command: [kube-apiserver]", "command: [sh, -c]"), sample().Version, oldest, newest)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, short.Spec.Etcd.Replicas)
 	require.EqualValues(t, 9, short.Spec.APIServer.Replicas)
 	require.Subset(t, left, []string{"etcd: 12 replicas (3 run)", "apiServer: 12 replicas (9 run)", "apiServer: command sh"})
 
+	short, left, err = controlplane.Unbundle(bundled(t, "- --snapshot-count=5000", "- -snapshot-count=5000", "- --v=2", "- --v=$(LEVEL)", "- --kubelet-https=true", "- --event-ttl=2h\n              - --event-ttl=3h"), sample().Version, oldest, newest)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"snapshot-count": "5000"}, short.Spec.Etcd.ExtraArgs, "one dash is as good as two")
+	require.Subset(t, left, []string{"apiServer: argument --v", "apiServer: argument --event-ttl"})
+	require.NotContains(t, short.Spec.APIServer.ExtraArgs, "event-ttl", "which of two is meant is not known")
+
 	mixed := bundled(t)
 	mixed.Spec.ControllerManager = tenancyv1alpha1.ComponentTemplate{Image: "mine:v1.37.2", Replicas: 2}
-	short, left, err = controlplane.Unbundle(mixed, sample().Version, oldest)
+	short, left, err = controlplane.Unbundle(mixed, sample().Version, oldest, newest)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, short.Spec.ControllerManager.Replicas)
 	require.Contains(t, left, "controllerManager: image mine:v1.37.2 (registry.k8s.io/kube-controller-manager:v1.37.2 runs)")

@@ -79,7 +79,7 @@ func TestObjects(t *testing.T) {
 	}
 	require.Empty(t, cmp.Diff([]string{
 		"NetworkPolicy.networking.k8s.io etcd", "Service etcd", "StatefulSet.apps etcd", "PodDisruptionBudget.policy etcd",
-		"NetworkPolicy.networking.k8s.io kube-apiserver", "Service kube-apiserver", "Deployment.apps kube-apiserver", "PodDisruptionBudget.policy kube-apiserver", "NetworkPolicy.networking.k8s.io kube-controller-manager", "Deployment.apps kube-controller-manager",
+		"NetworkPolicy.networking.k8s.io kube-apiserver", "Deployment.apps kube-apiserver", "PodDisruptionBudget.policy kube-apiserver", "Service kube-apiserver", "NetworkPolicy.networking.k8s.io kube-controller-manager", "Deployment.apps kube-controller-manager",
 	}, names))
 	require.Empty(t, cmp.Diff(objects(sample()), objects(sample())), "equal input gives equal objects")
 }

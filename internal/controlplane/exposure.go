@@ -77,10 +77,12 @@ func (c *ControlPlane) exposed() (at Endpoint, why string) {
 		}
 		return Endpoint{}, fmt.Sprintf("Service %s has no node port yet", APIServer)
 	}
-	for _, ingress := range c.Service.Status.LoadBalancer.Ingress {
-		if host := cmp.Or(ingress.IP, ingress.Hostname); host != "" {
-			return Endpoint{Host: host, Port: apiServerPort}, ""
+	if hosts := c.ingresses(); len(hosts) > 0 {
+		host := parseEndpoint(c.Tenant.Status.Endpoint).Host
+		if !slices.Contains(hosts, host) { // the one before stays while it is there
+			host = hosts[0]
 		}
+		return Endpoint{Host: host, Port: apiServerPort}, ""
 	}
 	return Endpoint{}, fmt.Sprintf("no load balancer has given Service %s an address: kubectl -n %s describe service %s", APIServer, c.Namespace, APIServer)
 }
@@ -95,18 +97,23 @@ func (c *ControlPlane) exposure() tenancyv1alpha1.Exposure {
 	return exposure
 }
 
-// hosts returns the names and addresses besides those inside of the meta cluster by which API servers are reached.
-func (c *ControlPlane) hosts() []string {
-	hosts := slices.Clone(c.exposure().Hosts)
-	if at, _ := c.Endpoint(); at.Host != "" {
-		hosts = append(hosts, at.Host)
+// ingresses returns the names and addresses that a load balancer has given the Service.
+func (c *ControlPlane) ingresses() (hosts []string) {
+	if c.Service == nil {
+		return nil
 	}
-	hosts = append(hosts, c.ClusterIPs()...)
-	if c.Service != nil {
-		for _, ingress := range c.Service.Status.LoadBalancer.Ingress {
-			hosts = append(hosts, ingress.IP, ingress.Hostname)
+	for _, ingress := range c.Service.Status.LoadBalancer.Ingress {
+		if host := cmp.Or(ingress.IP, ingress.Hostname); host != "" {
+			hosts = append(hosts, host)
 		}
 	}
+	return hosts
+}
+
+// hosts returns the names and addresses besides the names of Services by which API servers are reached.
+func (c *ControlPlane) hosts() []string {
+	at, _ := c.Endpoint()
+	hosts := slices.Concat(c.exposure().Hosts, []string{at.Host}, c.ClusterIPs(), c.ingresses())
 	hosts = slices.DeleteFunc(hosts, func(host string) bool { return host == "" || host == c.host(APIServer) })
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -58,6 +60,10 @@ func TestEndpoint(t *testing.T) {
 		"a load balancer": {
 			exposure: &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer},
 			service:  service(corev1.ServiceTypeLoadBalancer, 30123, corev1.LoadBalancerIngress{}, corev1.LoadBalancerIngress{Hostname: "lb.example.com"}), want: "https://lb.example.com:6443",
+		},
+		"another load balancer before": {
+			exposure: &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer}, before: "https://198.51.100.8:6443",
+			service: service(corev1.ServiceTypeLoadBalancer, 30123, corev1.LoadBalancerIngress{IP: "198.51.100.7"}, corev1.LoadBalancerIngress{IP: "198.51.100.8"}), want: "https://198.51.100.8:6443",
 		},
 		"a load balancer with a name of ours": {
 			exposure: &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer, Hosts: []string{"acme.example.com"}}, want: "https://acme.example.com:6443",
@@ -155,6 +161,14 @@ func TestEndpointsOfTheService(t *testing.T) {
 	require.Equal(t, discoveryv1.AddressTypeIPv6, *controlplane.EndpointSlice([]netip.Addr{netip.MustParseAddr("2001:db8::7")}, 443).AddressType)
 }
 
+func port(protocol corev1.Protocol, first, last int32) networkingv1.NetworkPolicyPort {
+	of := networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: ptr.To(intstr.FromInt32(first))}
+	if last != 0 {
+		of.EndPort = &last
+	}
+	return of
+}
+
 func prefixes(texts ...string) (of []netip.Prefix) {
 	for _, text := range texts {
 		of = append(of, netip.MustParsePrefix(text))
@@ -168,29 +182,41 @@ func TestNetworkPolicies(t *testing.T) {
 	c := sample()
 	c.Network = controlplane.Network{
 		Manager: "superpool-system", Reachable: prefixes("0.0.0.0/0", "192.0.2.0/24", "2001:db8::/32", "169.254.169.254/32"), Closed: prefixes("192.0.2.9/32", "10.96.0.1/32", "fd00::1/128"),
+		MetaServers: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.8:6443"), netip.MustParseAddrPort("203.0.113.8:6444"), netip.MustParseAddrPort("10.96.0.1:443"), netip.MustParseAddrPort("[fd00::7]:6443")},
 	}
 	for name, template := range pods(c) {
 		policy := find[*networkingv1.NetworkPolicy](t, c, name)
 		require.Equal(t, template.Labels, policy.Spec.PodSelector.MatchLabels, "it holds for the pods of %s", name)
 		require.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
+		require.Subset(t, policy.Spec.Egress, []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}, Ports: []networkingv1.NetworkPolicyPort{
+			port(corev1.ProtocolTCP, 5353, 0), port(corev1.ProtocolTCP, 8053, 0), port(corev1.ProtocolUDP, 5353, 0), port(corev1.ProtocolUDP, 8053, 0),
+		}}}, "pods that answer DNS elsewhere")
 		for _, rule := range policy.Spec.Egress {
 			require.True(t, len(rule.To) > 0 || slices.ContainsFunc(rule.Ports, func(port networkingv1.NetworkPolicyPort) bool { return port.Port.IntValue() == 53 }), "only DNS is reached anywhere")
 		}
 	}
 	var blocks []networkingv1.IPBlock
+	besides := map[string][]networkingv1.NetworkPolicyPort{}
 	server := find[*networkingv1.NetworkPolicy](t, c, "kube-apiserver").Spec
 	for _, rule := range server.Egress {
 		for _, peer := range rule.To {
-			if peer.IPBlock != nil {
+			switch {
+			case peer.IPBlock == nil:
+			case len(rule.Ports) == 0:
 				blocks = append(blocks, *peer.IPBlock)
+			default:
+				besides[peer.IPBlock.CIDR] = rule.Ports
 			}
 		}
 	}
 	require.Empty(t, cmp.Diff([]networkingv1.IPBlock{
-		{CIDR: "0.0.0.0/0", Except: []string{"169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.2.9/32", "10.96.0.1/32"}},
+		{CIDR: "0.0.0.0/0", Except: []string{"169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.2.9/32", "10.96.0.1/32", "203.0.113.8/32"}},
 		{CIDR: "192.0.2.0/24", Except: []string{"192.0.2.9/32"}},
 		{CIDR: "2001:db8::/32"},
 	}, blocks))
+	require.Empty(t, cmp.Diff(map[string][]networkingv1.NetworkPolicyPort{"203.0.113.8/32": {
+		{Protocol: ptr.To(corev1.ProtocolUDP)}, port(corev1.ProtocolTCP, 1, 6442), port(corev1.ProtocolTCP, 6445, 65535),
+	}}, besides), "a node of the meta cluster may have a vn-agent; what is closed, or not reached, stays so")
 	require.Empty(t, server.Ingress[0].From, "everybody reaches it")
 	require.Len(t, server.Ingress[0].Ports, 1)
 
@@ -208,5 +234,5 @@ func TestNetworkPolicies(t *testing.T) {
 	require.Empty(t, find[*networkingv1.NetworkPolicy](t, c, "kube-controller-manager").Spec.Ingress)
 
 	c.Network.Reachable = prefixes("169.254.169.254/32")
-	require.Len(t, find[*networkingv1.NetworkPolicy](t, c, "kube-apiserver").Spec.Egress, 2, "what is closed leaves no rule, which would be one for all")
+	require.Len(t, find[*networkingv1.NetworkPolicy](t, c, "kube-apiserver").Spec.Egress, 3, "what is closed leaves no rule, which would be one for all")
 }

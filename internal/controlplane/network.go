@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -19,6 +20,9 @@ type Network struct {
 	Manager string
 	// Reachable are the ranges that API servers may reach, and Closed what they may not reach in them.
 	Reachable, Closed []netip.Prefix
+	// MetaServers are where the API server of the meta cluster listens: of these addresses that port is closed alone, as
+	// they may be nodes with vn-agents.
+	MetaServers []netip.AddrPort
 }
 
 // alwaysClosed are link-local addresses, which mean something else on each machine, and other addresses of metadata
@@ -30,17 +34,33 @@ var alwaysClosed = []netip.Prefix{
 
 // apiServerPolicy lets everybody reach the API servers, and them their store, DNS, and what Network says.
 func (c *ControlPlane) apiServerPolicy() client.Object {
-	egress := []networkingv1.NetworkPolicyEgressRule{{Ports: tcp(clientPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}}, dns()}
-	var blocks []networkingv1.NetworkPolicyPeer
-	for _, reachable := range c.Network.Reachable {
+	egress := []networkingv1.NetworkPolicyEgressRule{{Ports: tcp(clientPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}}}
+	egress = append(egress, dns()...)
+	if blocks := c.Network.blocks(); len(blocks) > 0 { // a rule without peers is one for all
+		egress = append(egress, networkingv1.NetworkPolicyEgressRule{To: blocks})
+	}
+	egress = append(egress, c.Network.besides()...)
+	return c.policy(APIServer, []networkingv1.NetworkPolicyIngressRule{{Ports: tcp(apiServerPort)}}, egress)
+}
+
+// closed returns the ranges of which nothing may be reached.
+func (n *Network) closed() []netip.Prefix { return slices.Concat(alwaysClosed, n.Closed) }
+
+// blocks returns what may be reached at all ports.
+func (n *Network) blocks() (blocks []networkingv1.NetworkPolicyPeer) {
+	closed := n.closed()
+	for _, server := range n.MetaServers {
+		closed = append(closed, netip.PrefixFrom(server.Addr(), server.Addr().BitLen()))
+	}
+	for _, reachable := range n.Reachable {
 		block := &networkingv1.IPBlock{CIDR: reachable.Masked().String()}
 		isClosed := false
-		for _, closed := range slices.Concat(alwaysClosed, c.Network.Closed) {
+		for _, closed := range closed {
 			switch closed = closed.Masked(); {
 			case !closed.Overlaps(reachable):
 			case closed.Bits() <= reachable.Bits():
 				isClosed = true
-			default:
+			case !slices.Contains(block.Except, closed.String()):
 				block.Except = append(block.Except, closed.String())
 			}
 		}
@@ -48,10 +68,36 @@ func (c *ControlPlane) apiServerPolicy() client.Object {
 			blocks = append(blocks, networkingv1.NetworkPolicyPeer{IPBlock: block})
 		}
 	}
-	if len(blocks) > 0 { // a rule without peers is one for all
-		egress = append(egress, networkingv1.NetworkPolicyEgressRule{To: blocks})
+	return blocks
+}
+
+// besides returns the rules for what may be reached of the addresses of MetaServers: all ports but theirs.
+func (n *Network) besides() (rules []networkingv1.NetworkPolicyEgressRule) {
+	contains := func(ranges []netip.Prefix, address netip.Addr) bool {
+		return slices.ContainsFunc(ranges, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 	}
-	return c.policy(APIServer, []networkingv1.NetworkPolicyIngressRule{{Ports: tcp(apiServerPort)}}, egress)
+	ports := map[netip.Addr][]int32{}
+	for _, server := range n.MetaServers {
+		if contains(n.Reachable, server.Addr()) && !contains(n.closed(), server.Addr()) {
+			ports[server.Addr()] = append(ports[server.Addr()], int32(server.Port()))
+		}
+	}
+	for _, address := range slices.SortedFunc(maps.Keys(ports), netip.Addr.Compare) {
+		const last = 65535
+		rule := networkingv1.NetworkPolicyEgressRule{
+			To:    []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: netip.PrefixFrom(address, address.BitLen()).String()}}},
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolUDP)}},
+		}
+		first := int32(1)
+		for _, port := range append(slices.Sorted(slices.Values(ports[address])), last+1) {
+			if port > first {
+				rule.Ports = append(rule.Ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(first)), EndPort: ptr.To(port - 1)})
+			}
+			first = port + 1
+		}
+		rules = append(rules, rule)
+	}
+	return rules
 }
 
 // etcdPolicy lets the store be reached by its own members, its API servers and vc-manager alone.
@@ -63,14 +109,14 @@ func (c *ControlPlane) etcdPolicy() client.Object {
 	return c.policy(Etcd, []networkingv1.NetworkPolicyIngressRule{
 		{Ports: tcp(clientPort), From: []networkingv1.NetworkPolicyPeer{podsOf(APIServer), manager}},
 		{Ports: tcp(clientPort, peerPort), From: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}},
-	}, []networkingv1.NetworkPolicyEgressRule{{Ports: tcp(clientPort, peerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}}, dns()})
+	}, append(dns(), networkingv1.NetworkPolicyEgressRule{Ports: tcp(clientPort, peerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}}))
 }
 
 // managerPolicy lets the controller managers reach the API servers and DNS.
 func (c *ControlPlane) managerPolicy() client.Object {
-	return c.policy(ControllerManager, nil, []networkingv1.NetworkPolicyEgressRule{
-		{Ports: tcp(apiServerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(APIServer)}}, dns(),
-	})
+	return c.policy(ControllerManager, nil, append(dns(), networkingv1.NetworkPolicyEgressRule{
+		Ports: tcp(apiServerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(APIServer)},
+	}))
 }
 
 // policy returns the NetworkPolicy of a component: what no rule allows is refused.
@@ -88,10 +134,19 @@ func podsOf(component string) networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: Labels(component)}}
 }
 
-// dns allows questions to DNS, wherever it is: on some nodes it has an address that is link-local.
-func dns() networkingv1.NetworkPolicyEgressRule {
-	const port = 53
-	return networkingv1.NetworkPolicyEgressRule{Ports: append(tcp(port), networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(port))})}
+// dns allows questions to DNS, wherever it is: on some nodes it has an address that is link-local. Policies are asked of
+// the port of its pod, which is another one on some platforms: 5353 on OpenShift, 8053 on Gardener.
+func dns() []networkingv1.NetworkPolicyEgressRule {
+	both := func(ports ...int32) []networkingv1.NetworkPolicyPort {
+		of := tcp(ports...)
+		for _, port := range ports {
+			of = append(of, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(port))})
+		}
+		return of
+	}
+	return []networkingv1.NetworkPolicyEgressRule{
+		{Ports: both(53)}, {Ports: both(5353, 8053), To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}},
+	}
 }
 
 func tcp(ports ...int32) (of []networkingv1.NetworkPolicyPort) {

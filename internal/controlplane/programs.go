@@ -13,9 +13,10 @@ import (
 
 // APIServer returns the objects of the API servers, which find etcd at so many members.
 //
-// They write no endpoints of Service kubernetes: theirs would be addresses of pods of the meta cluster, and one that
-// ends would take the one that all have away. vc-manager writes them (Endpoint). One that ends
-// serves on while others learn of it, and asks for another connection now and then, so that each gets its part.
+// They write no endpoints of Service kubernetes: these would be addresses of pods of the meta cluster, and each server
+// that ends would take the one away that all have. vc-manager writes them (Endpoint). A server that ends serves on while
+// others learn of it, and asks for another connection now and then, so that each gets its part. The Service comes last:
+// what the meta cluster refuses of it keeps no server from being changed.
 func (c *ControlPlane) APIServer(members int32) []client.Object {
 	servers := make([]string, 0, members)
 	for ordinal := range members {
@@ -48,7 +49,7 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	folder(&pod.Spec, "run", "/var/run/kubernetes")
 	deployment := c.deployment(APIServer, replicas(of.template), pod)
 	deployment.Annotations = map[string]string{annotationVersion: c.Version.Spec.KubernetesVersion}
-	return []client.Object{c.apiServerPolicy(), c.exposedService(), deployment, c.budget(APIServer)}
+	return []client.Object{c.apiServerPolicy(), deployment, c.budget(APIServer), c.exposedService()}
 }
 
 // annotationVersion is the version of Kubernetes of API servers. Written by vc-manager; read by vc-manager.

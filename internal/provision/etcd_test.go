@@ -148,11 +148,11 @@ func TestMembers(t *testing.T) {
 	require.Equal(t, writes+2, b.writes, "of the version, and of its status")
 	missing, message := b.conditions()
 	require.Equal(t, map[string]string{"UpToDate": "Invalid"}, missing)
-	require.Equal(t, "ClusterVersion v1.37: etcd has 3 pods, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
+	require.Equal(t, "ClusterVersion v1.37: etcd has 3 pods, which do not become fewer: it is to have 3 replicas; what runs goes on", message)
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 2 })
 	b.reconcile()
 	_, message = b.conditions()
-	require.Equal(t, "ClusterVersion v1.37: set spec.etcd.replicas to 1 or 3; what runs goes on", message)
+	require.Equal(t, "ClusterVersion v1.37: etcd has 1 replica or 3; what runs goes on", message)
 }
 
 // TestStrangeMembers: who joins a store by himself gets no pod, and nobody is told to join him.
@@ -237,7 +237,7 @@ func TestAnAdditionThatIsTakenBack(t *testing.T) {
 	require.EqualValues(t, 2, controlplane.MembersOf(told))
 	b.reconcile()
 	_, message := b.conditions()
-	require.Equal(t, "ClusterVersion v1.37: etcd has 2 pods, which do not become fewer: set spec.etcd.replicas to 3; what runs goes on", message)
+	require.Equal(t, "ClusterVersion v1.37: etcd has 2 pods, which do not become fewer: it is to have 3 replicas; what runs goes on", message)
 }
 
 // TestStrangePods: a pod in the root namespace that has the labels of etcd's, and is none, holds nothing up: one that ends

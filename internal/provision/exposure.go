@@ -11,13 +11,16 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -26,14 +29,15 @@ import (
 	"github.com/superpool/superpool/internal/tenantclient"
 )
 
-// tenantTimeout is how long all that a tenant's API server is asked in one reconcile may take, and a name DNS.
-const tenantTimeout = 10 * time.Second
+const (
+	// tenantTimeout is how long DNS and a tenant's API server may take in one reconcile.
+	tenantTimeout = 5 * time.Second
+	// concurrentExposed is how many reconciles ask them at a time: the others go on with what no tenant delays.
+	concurrentExposed = concurrentTenants / 2
+)
 
-// maxReason bounds what is repeated of a reason that a tenant's API server gives, in bytes.
-const maxReason = 64
-
-// DialTenant connects to a tenant's API server, whose answers are bounded, as nobody knows what it runs. done ends what
-// was connected.
+// DialTenant connects to a tenant's API server, whose answers are bounded, as nobody knows what it runs. done closes its
+// connections, which nobody uses then.
 func DialTenant(config *rest.Config) (api kubernetes.Interface, done func(), err error) {
 	config = tenantclient.New(nil).Config(config)
 	config.Proxy = http.ProxyFromEnvironment // so that client-go does not keep the connections for others
@@ -45,7 +49,7 @@ func DialTenant(config *rest.Config) (api kubernetes.Interface, done func(), err
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to a tenant's API server: %w", err)
 	}
-	return api, httpClient.CloseIdleConnections, nil
+	return api, func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) }, nil
 }
 
 // service reads the Service of the API servers, nil for none. The cache has none of others.
@@ -63,9 +67,39 @@ func (r *Reconciler) service(ctx context.Context, namespace string) (*corev1.Ser
 	return service, nil
 }
 
-// expose leads Service kubernetes of the tenant to where its API servers are reached, and returns what it waits for.
-// What a tenant's API server does wrong, or DNS, is said and tried again: nothing else waits for it.
-func (r *Reconciler) expose(ctx context.Context, plane *controlplane.ControlPlane) (tenancy.Reason, error) {
+// expose says where the API servers are reached, and leads Service kubernetes of the tenant there, as soon as one of them
+// answers, whatever else is not whole. again is shortened to when it is tried again. What a tenant's API server does
+// wrong, or DNS, is said, and nothing else waits for it.
+func (r *Reconciler) expose(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+	servers := &appsv1.Deployment{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: plane.Namespace, Name: controlplane.APIServer}, servers)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("getting the API servers of %s: %w", plane.Namespace, err)
+	case servers.Status.AvailableReplicas == 0:
+		return nil // when one is there is an event
+	}
+	select {
+	case r.exposing <- struct{}{}:
+		defer func() { <-r.exposing }()
+	default:
+		report.leave(tenancyv1alpha1.ConditionExposed)
+		*again = min(*again, storePeriod)
+		return nil
+	}
+	why, err := r.lead(ctx, plane)
+	if err != nil {
+		return err
+	}
+	report.set(tenancyv1alpha1.ConditionExposed, why)
+	if why != (tenancy.Reason{}) {
+		*again = min(*again, mendingPeriod)
+	}
+	return nil
+}
+
+// lead leads Service kubernetes of the tenant to where its API servers are reached, and returns why it does not.
+func (r *Reconciler) lead(ctx context.Context, plane *controlplane.ControlPlane) (tenancy.Reason, error) {
 	at, why := plane.Endpoint()
 	if why != "" {
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: why}, nil
@@ -81,16 +115,19 @@ func (r *Reconciler) expose(ctx context.Context, plane *controlplane.ControlPlan
 		return failedToExpose(ctx, at, err), nil
 	}
 	addresses := plane.ServiceAddresses(found)
-	if len(addresses) == 0 {
+	switch {
+	case len(found) == 0:
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf("Service %s has no address yet", controlplane.APIServer)}, nil
+	case len(addresses) == 0:
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
-			"%s has the addresses %v: none is of the family of spec.serviceCIDRs and reached from elsewhere, so Service kubernetes leads nowhere", at.URL(), found)}, nil
+			"%s has %d addresses: none is of the family of spec.serviceCIDRs and reached from elsewhere, so Service kubernetes leads nowhere", at.URL(), len(found))}, nil
 	}
 	api, done, err := r.DialTenant(config)
 	if err != nil {
 		return tenancy.Reason{}, err
 	}
 	defer done()
-	if err := lead(ctx, api, addresses, at.Port); err != nil {
+	if err := apply(ctx, api, addresses, at.Port); err != nil {
 		return failedToExpose(ctx, at, err), nil
 	}
 	return tenancy.Reason{}, nil
@@ -100,14 +137,14 @@ func (r *Reconciler) expose(ctx context.Context, plane *controlplane.ControlPlan
 // DNS other ports, and each would be a write.
 func failedToExpose(ctx context.Context, at controlplane.Endpoint, err error) tenancy.Reason {
 	klog.FromContext(ctx).Info("Leading Service kubernetes of a tenant", "endpoint", at.URL(), "err", tenancy.Cut(err.Error(), tenancy.MaxEventNote))
-	why, unknown := "the tenant's API server did not answer", (*net.DNSError)(nil)
-	switch reason := apierrors.ReasonForError(err); {
+	why, unknown, answer := "the tenant's API server did not answer", (*net.DNSError)(nil), apierrors.APIStatus(nil)
+	switch {
 	case errors.As(err, &unknown) && unknown.IsNotFound:
 		why = "DNS knows no addresses of " + at.Host
 	case errors.As(err, &unknown):
 		why = "DNS did not answer"
-	case reason != metav1.StatusReasonUnknown:
-		why = fmt.Sprintf("the tenant's API server refused it (%s)", tenancy.Cut(string(reason), maxReason))
+	case errors.As(err, &answer):
+		why = "the tenant's API server refused it"
 	}
 	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: fmt.Sprintf("Leading Service kubernetes to %s: %s: see the log of vc-manager", at.URL(), why)}
 }
@@ -130,7 +167,7 @@ func (r *Reconciler) resolve(ctx context.Context, plane *controlplane.ControlPla
 
 // tenantConfig is that of an administrator of the tenant's API servers, which are reached inside of the meta cluster.
 func (r *Reconciler) tenantConfig(ctx context.Context, plane *controlplane.ControlPlane) (*rest.Config, error) {
-	own := r.secrets(ctx, plane.Namespace)
+	own := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace}
 	config := &rest.Config{Host: plane.URL(), UserAgent: controlplane.ManagedBy}
 	for _, name := range []string{controlplane.CA, tenancyv1alpha1.SecretAdminKubeconfig} {
 		secret, err := own.get(ctx, name)
@@ -153,8 +190,8 @@ func (r *Reconciler) tenantConfig(ctx context.Context, plane *controlplane.Contr
 	return config, nil
 }
 
-// lead applies the endpoints of a tenant's Service kubernetes. An API server writes nothing where they are the same.
-func lead(ctx context.Context, api kubernetes.Interface, addresses []netip.Addr, port int32) error {
+// apply applies the endpoints of a tenant's Service kubernetes. An API server writes nothing where they are the same.
+func apply(ctx context.Context, api kubernetes.Interface, addresses []netip.Addr, port int32) error {
 	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 	if _, err := api.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Apply(ctx, controlplane.EndpointSlice(addresses, port), options); err != nil {
 		return err //nolint:wrapcheck // it says what it did
@@ -163,7 +200,7 @@ func lead(ctx context.Context, api kubernetes.Interface, addresses []netip.Addr,
 	return err //nolint:wrapcheck // it says what it did
 }
 
-// network returns Network without the API server of the meta cluster, at its own addresses and at those of its Service.
+// network returns Network with the API server of the meta cluster, at its own addresses and at those of its Service.
 func (r *Reconciler) network(ctx context.Context) (controlplane.Network, error) {
 	network := r.Network
 	service, list := &corev1.Service{}, &discoveryv1.EndpointSliceList{}
@@ -174,19 +211,26 @@ func (r *Reconciler) network(ctx context.Context) (controlplane.Network, error) 
 	if err != nil {
 		return network, fmt.Errorf("listing the addresses of the meta cluster's API server: %w", err)
 	}
-	own := service.Spec.ClusterIPs
-	for i := range list.Items {
-		for _, endpoint := range list.Items[i].Endpoints {
-			own = append(own, endpoint.Addresses...)
-		}
-	}
-	var closed []netip.Prefix
-	for _, text := range own {
+	add := func(text string, port int32) {
 		if address, err := netip.ParseAddr(text); err == nil {
-			closed = append(closed, netip.PrefixFrom(address, address.BitLen()))
+			network.MetaServers = append(network.MetaServers, netip.AddrPortFrom(address, uint16(port))) //nolint:gosec // a port
 		}
 	}
-	slices.SortFunc(closed, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
-	network.Closed = slices.Concat(r.Network.Closed, slices.Compact(closed))
+	for _, port := range service.Spec.Ports {
+		for _, ip := range service.Spec.ClusterIPs {
+			add(ip, port.Port)
+		}
+	}
+	for i := range list.Items {
+		for _, port := range list.Items[i].Ports {
+			for _, endpoint := range list.Items[i].Endpoints {
+				for _, text := range endpoint.Addresses {
+					add(text, ptr.Deref(port.Port, 0))
+				}
+			}
+		}
+	}
+	slices.SortFunc(network.MetaServers, netip.AddrPort.Compare)
+	network.MetaServers = slices.Compact(network.MetaServers)
 	return network, nil
 }

@@ -2,9 +2,16 @@ package provision
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -16,8 +23,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -143,10 +152,11 @@ func TestNotExposedYet(t *testing.T) {
 		b.ready(name)
 	}
 	b.reconcile()
-	missing, message := b.conditions()
-	require.Empty(t, cmp.Diff(map[string]string{"Exposed": "Progressing", "UpToDate": "Progressing"}, missing))
-	require.Equal(t, "Waiting for its endpoint", message)
+	missing, _ := b.conditions()
+	require.Empty(t, cmp.Diff(map[string]string{"Exposed": "Progressing"}, missing), "no part waits for it")
+	require.Equal(t, "v1.37.2", b.version())
 	require.Empty(t, b.server())
+	require.NotContains(t, b.secret(root, "admin-kubeconfig").Data, "value")
 	b.balance("198.51.100.7")
 	b.reconcile()
 	missing, _ = b.conditions()
@@ -180,12 +190,12 @@ func TestWhatIsNotLed(t *testing.T) {
 		return found, nil
 	}
 	b.reconcile()
-	says("Invalid", "https://acme.example.com:6443 has the addresses [127.0.0.1 2001:db8::7]: none is of the family of spec.serviceCIDRs")
+	says("Invalid", "https://acme.example.com:6443 has 2 addresses: none is of the family of spec.serviceCIDRs")
 	found = []netip.Addr{netip.MustParseAddr("192.0.2.7")}
 	refusal := error(apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "kubernetes", errors.New("a webhook of the tenant")))
 	b.tenant.PrependReactor("patch", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) { return refusal != nil, nil, refusal })
 	b.reconcile()
-	says("Failed", "the tenant's API server refused it (Forbidden)")
+	says("Failed", "the tenant's API server refused it: see")
 	refusal = errors.New("read tcp 10.0.0.1:32768: connection reset")
 	b.reconcile()
 	says("Failed", "the tenant's API server did not answer")
@@ -202,28 +212,111 @@ func TestTheMetaClusterIsClosed(t *testing.T) {
 	t.Parallel()
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		Ports:      []discoveryv1.EndpointPort{{Port: ptr.To[int32](6443)}},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.9"}}, {Addresses: []string{"203.0.113.8"}}},
 	}
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.1"}}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}, Spec: corev1.ServiceSpec{
+		ClusterIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Port: 443}},
+	}}
 	b := newBed(t, nil, slice, service)
 	b.reconciler.Network.Reachable = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-	b.reconciler.Network.Closed = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	b.whole()
-	closed := func() []string {
+	closed := func() (addresses []string) {
 		policy := &networkingv1.NetworkPolicy{}
 		require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, policy))
 		for _, rule := range policy.Spec.Egress {
 			for _, peer := range rule.To {
-				if peer.IPBlock != nil {
-					return peer.IPBlock.Except[3:] // after those that always are
+				if peer.IPBlock != nil && len(rule.Ports) > 0 {
+					addresses = append(addresses, fmt.Sprintf("%s %d", peer.IPBlock.CIDR, *rule.Ports[1].EndPort+1))
 				}
 			}
 		}
-		return nil
+		return addresses
 	}
-	require.Equal(t, []string{"192.0.2.0/24", "10.96.0.1/32", "203.0.113.8/32", "203.0.113.9/32"}, closed())
+	require.Equal(t, []string{"10.96.0.1/32 443", "203.0.113.8/32 6443", "203.0.113.9/32 6443"}, closed())
 	slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.10"}}}
 	require.NoError(t, b.reconciler.Client.Update(t.Context(), slice))
 	b.reconcile()
-	require.Equal(t, []string{"192.0.2.0/24", "10.96.0.1/32", "203.0.113.10/32"}, closed())
+	require.Equal(t, []string{"10.96.0.1/32 443", "203.0.113.10/32 6443"}, closed())
+}
+
+// TestExposedWhateverElse: endpoints follow the load balancer while another part is not whole, or a version is refused.
+func TestExposedWhateverElse(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, func(vc *tenancyv1alpha1.VirtualCluster) {
+		vc.Spec.Exposure = &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer}
+	})
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		b.reconcile()
+		b.ready(name)
+	}
+	leads := func(address string) {
+		t.Helper()
+		b.balance(address)
+		b.reconcile()
+		said, addresses, _ := b.exposed()
+		require.Equal(t, metav1.ConditionTrue, said.Status)
+		require.Equal(t, []string{address}, addresses)
+		require.Equal(t, "https://"+address+":6443", b.server())
+	}
+	leads("198.51.100.7")
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.30.0" })
+	leads("198.51.100.8")
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.KubernetesVersion, version.Etcd.Image = "v1.37.2", "newer"
+	})
+	b.reconcile()
+	b.revise("newer")
+	leads("198.51.100.9")
+	missing, _ := b.conditions()
+	require.Equal(t, "Progressing", missing["EtcdReady"])
+}
+
+// TestTenantsThatAreSlow: who asks tenants' API servers keeps no worker from what no tenant delays.
+func TestTenantsThatAreSlow(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	for range concurrentExposed {
+		b.reconciler.exposing <- struct{}{}
+	}
+	b.tenant.ClearActions()
+	require.Equal(t, storePeriod, b.reconcile().RequeueAfter)
+	require.Empty(t, b.tenant.Actions())
+	said, _, _ := b.exposed()
+	require.Equal(t, metav1.ConditionTrue, said.Status, "it stays said")
+	<-b.reconciler.exposing
+	require.Equal(t, patrolPeriod, b.reconcile().RequeueAfter)
+	require.NotEmpty(t, b.tenant.Actions())
+	require.Len(t, b.reconciler.exposing, concurrentExposed-1)
+}
+
+// TestConnectionsAreClosed: nothing that was connected to a tenant stays when it is not asked any more.
+func TestConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	var open atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind": "Endpoints", "apiVersion": "v1"}`)) // else the client says so
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		default:
+		}
+	}
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	api, done, err := DialTenant(&rest.Config{Host: server.URL, UserAgent: "vc-manager", TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	require.NoError(t, err)
+	_, err = api.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, open.Load())
+	done()
+	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, 10*time.Millisecond)
 }

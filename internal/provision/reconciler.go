@@ -75,12 +75,16 @@ type Reconciler struct {
 	// of a name.
 	DialTenant func(config *rest.Config) (api kubernetes.Interface, done func(), err error)
 	LookUp     func(ctx context.Context, name string) ([]netip.Addr, error)
-	// Network is what the pods of control planes may reach, but for the API server of the meta cluster.
+	// Network is what the pods of control planes may reach. The API server of the meta cluster is read.
 	Network controlplane.Network
+
+	// exposing has an element for each reconcile that asks DNS or a tenant's API server, at most concurrentExposed.
+	exposing chan struct{}
 }
 
 // SetupWithManager adds the reconciler to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.exposing = make(chan struct{}, concurrentExposed)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&tenancyv1alpha1.VirtualCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownerSaid))).
@@ -137,8 +141,8 @@ func (r *Reconciler) those(ctx context.Context, are func(*tenancyv1alpha1.Virtua
 }
 
 // Reconcile makes the next part of a control plane what it is to be, or scales it to nothing once its tenant is paused.
-// Until then it runs: pods are deleted through it. What it waits for is an event, but for a store, which it asks again: a
-// question takes seconds at most. patrolPeriod finds what somebody else has deleted.
+// Until then it runs: pods are deleted through it. What it waits for is an event, but for a store, DNS and the tenant's API
+// server, which it asks again: a question takes seconds at most. patrolPeriod finds what somebody else has deleted.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	if err := r.Client.Get(ctx, request.NamespacedName, vc); err != nil {
@@ -174,6 +178,7 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 		err = r.pause(ctx, vc, report)
 	default:
 		err = r.provision(ctx, plane, report, again)
+		err = errors.Join(err, r.expose(ctx, plane, report, again))
 	}
 	if err != nil || report.version == "" {
 		return err
@@ -353,14 +358,19 @@ func newReport(imported bool) *report {
 func (p *report) set(condition string, why tenancy.Reason) {
 	said := metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonWhole}
 	if why != (tenancy.Reason{}) {
-		said.Status, said.Reason, said.Message = metav1.ConditionFalse, why.Reason, tenancy.Cut(why.Message, tenancy.MaxEventNote)
+		said.Status, said.Reason, said.Message = metav1.ConditionFalse, why.Reason, tenancy.Cut(why.Message, tenancy.MaxConditionMessage)
 	}
 	p.put(said)
 }
 
 func (p *report) put(said metav1.Condition) {
-	p.conditions = slices.DeleteFunc(p.conditions, func(known metav1.Condition) bool { return known.Type == said.Type })
+	p.leave(said.Type)
 	p.conditions = append(p.conditions, said)
+}
+
+// leave lets a condition be as it is.
+func (p *report) leave(condition string) {
+	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Type == condition })
 }
 
 // judge says whether the certificates are valid, from what became of them: Unknown where the meta cluster may answer
@@ -376,7 +386,7 @@ func (p *report) judge(err error) {
 	case isRefused(err):
 		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
 	default:
-		p.put(metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonFailed, Message: tenancy.Cut(err.Error(), tenancy.MaxEventNote)})
+		p.put(metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonFailed, Message: tenancy.Cut(err.Error(), tenancy.MaxConditionMessage)})
 	}
 }
 
@@ -393,7 +403,8 @@ func (p *report) refuse(why tenancy.Reason) {
 	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Reason == tenancyv1alpha1.ReasonWaiting })
 }
 
-// write writes what a report says if it is something else, and reports whether it did.
+// write writes what a report says if it is something else, and reports whether it did, but for condition Exposed, which a
+// tenant can change as often as it is asked.
 func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) (bool, error) {
 	before := vc.DeepCopy()
 	report.tell(vc)
@@ -403,7 +414,10 @@ func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 	if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, fmt.Errorf("writing the status of VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
 	}
-	return true, nil
+	now := vc.DeepCopy() // as it is stored: a CRD that is older keeps less
+	meta.RemoveStatusCondition(&before.Status.Conditions, tenancyv1alpha1.ConditionExposed)
+	meta.RemoveStatusCondition(&now.Status.Conditions, tenancyv1alpha1.ConditionExposed)
+	return !equality.Semantic.DeepEqual(before.Status, now.Status), nil
 }
 
 // tell changes a status to what a report says.

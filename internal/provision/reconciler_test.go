@@ -115,7 +115,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 			return c.Get(ctx, key, o, options...)
 		},
 	})
-	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour}
+	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour, exposing: make(chan struct{}, concurrentExposed)}
 	b.reconciler.DialTenant = func(config *rest.Config) (kubernetes.Interface, func(), error) {
 		require.Equal(t, "https://kube-apiserver."+root+".svc:6443", config.Host)
 		require.NotEmpty(t, config.CAData)

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -164,11 +166,8 @@ func (s *secrets) certificate(
 		return err
 	}
 	data := dataOf(pair)
-	if err := addKubeconfig(data, plane, by, wanted.Name, pair); err != nil {
+	if err := addKubeconfig(data, plane, by, wanted.Name, pair, secret); err != nil {
 		return err
-	}
-	if secret != nil && wanted.Name == tenancyv1alpha1.SecretAdminKubeconfig && len(data[tenancyv1alpha1.DefaultKubeconfigKey]) == 0 {
-		data[tenancyv1alpha1.DefaultKubeconfigKey] = secret.Data[tenancyv1alpha1.DefaultKubeconfigKey] // it leads to where it did
 	}
 	return s.keep(ctx, wanted.Name, corev1.SecretTypeTLS, secret, data)
 }
@@ -207,9 +206,9 @@ func (s *secrets) issue(by *pki.Authority, name string, wanted pki.Certificate, 
 }
 
 // addKubeconfig adds what besides a pair lies in the Secret of a user: a kubeconfig. That of the controller manager
-// names the files of its pair, so that it reads them again, and the administrator's holds its
-// own, once it is known where it leads.
-func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by *pki.Authority, user string, pair *pki.Pair) error {
+// names the files of its pair, so that it reads them again. The administrator's holds its own, once it is known where it
+// leads; until then it leads to where the one before does. secret has that one, nil for none.
+func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by *pki.Authority, user string, pair *pki.Pair, secret *corev1.Secret) error {
 	own, err := by.Pair()
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
@@ -218,11 +217,24 @@ func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by 
 	case controlplane.ManagerUser:
 		data[controlplane.KubeconfigKey], err = plane.ManagerKubeconfig(own.Certificate)
 	case tenancyv1alpha1.SecretAdminKubeconfig:
-		if at, _ := plane.Endpoint(); at.URL() != "" {
-			data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, at.URL(), own.Certificate, "kubernetes-admin", pair)
+		at, _ := plane.Endpoint()
+		if url := cmp.Or(at.URL(), serverOf(secret)); url != "" {
+			data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, url, own.Certificate, "kubernetes-admin", pair)
 		}
 	}
 	return err //nolint:wrapcheck // it says what it did
+}
+
+// serverOf returns where the kubeconfig in a Secret leads, "" where there is none.
+func serverOf(secret *corev1.Secret) string {
+	if secret == nil {
+		return ""
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[tenancyv1alpha1.DefaultKubeconfigKey])
+	if err != nil {
+		return ""
+	}
+	return config.Host
 }
 
 func pairOf(secret *corev1.Secret) *pki.Pair {

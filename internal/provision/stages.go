@@ -34,7 +34,6 @@ func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, memb
 		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, func(ctx context.Context) (tenancy.Reason, error) { return store.make(ctx, members) }},
 		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, deployed(plane.APIServer(members))},
 		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, deployed(plane.ControllerManager())},
-		{tenancyv1alpha1.ConditionExposed, "its endpoint", mendingPeriod, func(ctx context.Context) (tenancy.Reason, error) { return r.expose(ctx, plane) }},
 	}
 }
 
@@ -58,9 +57,9 @@ func (r *Reconciler) preflight(ctx context.Context, plane *controlplane.ControlP
 	var why string
 	switch {
 	case wanted != 1 && wanted != controlplane.MaxMembers:
-		why = fmt.Sprintf("set spec.etcd.replicas to 1 or %d", controlplane.MaxMembers)
+		why = fmt.Sprintf("etcd has 1 replica or %d", controlplane.MaxMembers)
 	case wanted < pods:
-		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: set spec.etcd.replicas to %d", pods, controlplane.MaxMembers)
+		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: it is to have %d replicas", pods, controlplane.MaxMembers)
 	default:
 		running := &appsv1.Deployment{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: plane.Namespace, Name: controlplane.APIServer}, running)

@@ -42,12 +42,15 @@ func (r *Reconciler) version(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	}
 	base, why, err := r.readVersion(ctx, r.BaseVersion)
 	switch {
-	case base == nil:
+	case err != nil:
 		return nil, why, err
+	case base == nil:
+		why.Message = fmt.Sprintf("ClusterVersion %s has images of --base-cluster-version of vc-manager: %s", named.Name, why.Message)
+		return nil, why, nil
 	case controlplane.IsBundled(base):
 		return invalid("has images of ClusterVersion %s (--base-cluster-version), which is written as StatefulSets, too", base.Name)
 	}
-	short, left, err := controlplane.Unbundle(named, base, skew.Ours()-skew.Minors)
+	short, left, err := controlplane.Unbundle(named, base, skew.Ours()-skew.Minors, skew.Ours()+skew.Minors)
 	if err != nil {
 		return invalid("cannot be read: %v", err)
 	}

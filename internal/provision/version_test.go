@@ -43,7 +43,7 @@ func TestBundles(t *testing.T) {
 	}
 	says("Invalid", "ClusterVersion v1.37 is written as StatefulSets: start vc-manager with --base-cluster-version")
 	b.reconciler.BaseVersion = "base"
-	says("ClusterVersionNotFound", "There is no ClusterVersion base")
+	says("ClusterVersionNotFound", "has images of --base-cluster-version of vc-manager: There is no ClusterVersion base")
 	b.reconciler.BaseVersion = "v1.37"
 	says("Invalid", "which is written as StatefulSets, too")
 	b.reconciler.BaseVersion = "base"
@@ -70,7 +70,8 @@ func TestBundles(t *testing.T) {
 	require.Nil(t, meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionTranslated), "nothing is to be translated")
 }
 
-// TestDaysOfCertificates: a tenant's own number of days holds for all that is issued for it, at once.
+// TestDaysOfCertificates: a tenant's own number of days holds for all that is issued for it, and where it becomes less for
+// what was issued before.
 func TestDaysOfCertificates(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.PKIExpireDays = 7 })
@@ -84,7 +85,7 @@ func TestDaysOfCertificates(t *testing.T) {
 	vc := b.vc()
 	vc.Spec.PKIExpireDays = 2
 	require.NoError(t, b.reconciler.Client.Update(t.Context(), vc))
-	b.clock.SetTime(b.clock.Now().Add(48 * time.Hour))
+	b.clock.SetTime(b.clock.Now().Add(33 * time.Hour)) // two thirds of two days, and not of seven
 	b.reconcile()
 	ends(2)
 

@@ -16,7 +16,7 @@ import (
 // overlapsNamed bounds what a condition names: all tenants may have the same range.
 const overlapsNamed = 3
 
-// ServiceCIDRs returns spec.serviceCIDRs, parsed. The CRD's validation refuses what is no range, so an error means that
+// ServiceCIDRs returns spec.serviceCIDRs, or serviceCidr, parsed. The CRD's validation refuses what is no range, so an error means that
 // it was evaded.
 func ServiceCIDRs(vc *tenancyv1alpha1.VirtualCluster) ([]netip.Prefix, error) {
 	texts := vc.Spec.ServiceRanges()

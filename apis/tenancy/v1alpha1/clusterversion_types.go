@@ -31,6 +31,7 @@ type ClusterVersionSpec struct {
 // as the first VirtualCluster has them.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.image) != has(self.statefulset)",message="give an image, or the statefulset of the first VirtualCluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.statefulset) || !has(self.extraArgs) && (!has(self.resources) || !has(self.resources.limits) && !has(self.resources.requests))",message="extraArgs and resources are those of the statefulset's container"
 type ComponentTemplate struct {
 	// image of the component.
 	// +optional

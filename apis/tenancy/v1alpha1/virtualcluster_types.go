@@ -184,8 +184,8 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="use CIDR notation, for example 10.97.0.0/16"
 	ServiceCIDR string `json:"serviceCidr,omitempty"`
 
-	// pkiExpireDays is how many days the certificates of a control plane are valid that vc-manager makes, by default what
-	// its --certificate-validity says. They are renewed after two thirds of it.
+	// pkiExpireDays is how many days certificates are valid that vc-manager issues for the tenant, by default what its
+	// --certificate-validity says. They are renewed after two thirds of that, and earlier where it has become less.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3650
@@ -249,6 +249,7 @@ func (s *VirtualClusterSpec) ServiceRanges() []string {
 // +kubebuilder:validation:XValidation:rule="self.type != 'NodePort' || has(self.hosts)",message="NodePort needs hosts: the name or the address of a node, or of what is before the nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || has(self.hosts)",message="port is that of the first of hosts: set hosts, too"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePort) || self.type != 'ClusterIP'",message="nodePort is of type NodePort or LoadBalancer"
+// +kubebuilder:validation:XValidation:rule="self.type != 'LoadBalancer' || oldSelf.type != 'LoadBalancer' || (has(self.loadBalancerClass) ? self.loadBalancerClass : ”) == (has(oldSelf.loadBalancerClass) ? oldSelf.loadBalancerClass : ”)",message="loadBalancerClass stays while the type is LoadBalancer: choose another type first"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || self.type == 'LoadBalancer'",message="loadBalancerClass is of type LoadBalancer"
 type Exposure struct {
 	// type of Service kube-apiserver in the tenant's root namespace. With ClusterIP somebody else leads hosts there.
@@ -280,7 +281,7 @@ type Exposure struct {
 	// +kubebuilder:validation:Maximum=65535
 	NodePort int32 `json:"nodePort,omitempty"`
 
-	// loadBalancerClass of the Service. It stays while the type does.
+	// loadBalancerClass of the Service.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

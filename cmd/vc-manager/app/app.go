@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,7 +97,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.BaseVersion, "base-cluster-version", o.BaseVersion,
 		"name of the ClusterVersion whose images run for those that are written as for the first VirtualCluster, as StatefulSets, with images that are too old")
 	flags.StringSliceVar(&o.Reachable, "reachable-cidrs", o.Reachable,
-		"ranges that API servers of tenants may reach: of pods and nodes of super clusters, of webhooks. Link-local addresses and the API server of the meta cluster never are")
+		"ranges that API servers of tenants may reach: of pods and nodes of super clusters, of webhooks. Of link-local addresses and the API server of the meta cluster they reach DNS at most")
 	flags.StringSliceVar(&o.Closed, "closed-cidrs", o.Closed, "ranges in --reachable-cidrs that API servers of tenants may not reach")
 	logsapi.AddFlags(o.Logs, flags)
 }
@@ -116,7 +118,15 @@ func (o *Options) network() (controlplane.Network, error) {
 		return controlplane.Network{}, err
 	}
 	closed, err := parsePrefixes("--closed-cidrs", o.Closed)
-	return controlplane.Network{Manager: o.LeaderElectNamespace, Reachable: reachable, Closed: closed}, err
+	return controlplane.Network{Manager: o.namespace(), Reachable: reachable, Closed: closed}, err
+}
+
+// namespace returns the namespace of the pod that vc-manager runs in, or of its Lease where it runs in none.
+func (o *Options) namespace() string {
+	if own, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil && o.Kubeconfig == "" {
+		return strings.TrimSpace(string(own))
+	}
+	return o.LeaderElectNamespace
 }
 
 func parsePrefixes(flag string, texts []string) (prefixes []netip.Prefix, err error) {

@@ -142,6 +142,16 @@ func (w *world) change(t *testing.T, change func(*tenancyv1alpha1.ClusterVersion
 	}))
 }
 
+// update changes the VirtualCluster, which vc-manager writes, too, and returns what refuses it.
+func (w *world) update(t *testing.T, change func(*tenancyv1alpha1.VirtualClusterSpec)) error {
+	t.Helper()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		vc := w.current(t)
+		change(&vc.Spec)
+		return w.client.Update(t.Context(), vc)
+	})
+}
+
 // current returns the VirtualCluster as it is.
 func (w *world) current(t *testing.T) *tenancyv1alpha1.VirtualCluster {
 	t.Helper()
@@ -201,14 +211,10 @@ func TestAControlPlane(t *testing.T) {
 		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ServiceCIDR = "" },
 		func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.ClusterDomain = "acme.local" },
 	} {
-		other := w.current(t)
-		change(&other.Spec)
-		require.ErrorContains(t, w.client.Update(t.Context(), other), "serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change")
+		require.ErrorContains(t, w.update(t, change), "serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change")
 	}
-	other := w.current(t)
-	require.WithinDuration(t, time.Now().Add(365*24*time.Hour), other.Status.CertificatesExpire.Time, time.Hour)
-	other.Spec.PolicyName, other.Spec.PKIExpireDays = "trusted", 0
-	require.NoError(t, w.client.Update(t.Context(), other))
+	require.WithinDuration(t, time.Now().Add(365*24*time.Hour), w.current(t).Status.CertificatesExpire.Time, time.Hour)
+	require.NoError(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.PolicyName, spec.PKIExpireDays = "trusted", 0 }))
 	version := &tenancyv1alpha1.ClusterVersion{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
 	version.Spec.Etcd.Replicas = 2
@@ -281,8 +287,33 @@ func TestTakenArguments(t *testing.T) {
 		said, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "bin", program), "--help").CombinedOutput()
 		require.NoError(t, err, "%s", said)
 		for _, name := range names {
-			require.Regexp(t, `--`+name+`\b`, string(said), program)
+			require.Regexp(t, `--`+name+`([^-\w]|$)`, string(said), program)
 		}
+	}
+}
+
+// refuses requires that the meta cluster refuses exposures that mean nothing, and says why.
+func (w *world) refuses(t *testing.T) {
+	t.Helper()
+	for want, wrong := range map[string]*tenancyv1alpha1.Exposure{
+		"NodePort needs hosts":                   {Type: corev1.ServiceTypeNodePort},
+		"port is that of the first of hosts":     {Port: 443},
+		"nodePort is of type NodePort":           {NodePort: 30123},
+		"loadBalancerClass is of type":           {LoadBalancerClass: "example.com/internal"},
+		"in lower case, or addresses":            {Hosts: []string{"acme.example.com:443"}},
+		"supported values: ":                     {Type: corev1.ServiceTypeExternalName},
+		"spec.exposure.port in body should be":   {Hosts: []string{"acme.example.com"}, Port: 70000},
+		"spec.exposure.hosts: Too many: 9":       {Hosts: slices.Repeat([]string{"acme.example.com"}, 9)},
+		"exposure is of a control plane that is": nil,
+	} {
+		if wrong == nil {
+			other := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "imported"}, Spec: tenancyv1alpha1.VirtualClusterSpec{
+				KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: "imported"}, Exposure: &tenancyv1alpha1.Exposure{},
+			}}
+			require.ErrorContains(t, w.client.Create(t.Context(), other), want)
+			continue
+		}
+		require.ErrorContains(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.Exposure = wrong }), want)
 	}
 }
 
@@ -301,7 +332,7 @@ func (w *world) exposes(t *testing.T) {
 			}
 			slice := &all.Items[0]
 			endpoints, err := api.CoreV1().Endpoints("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-			return err == nil && exposed.Status == metav1.ConditionTrue && vc.Status.Endpoint == url && len(slice.Endpoints) == 1 &&
+			return err == nil && exposed != nil && exposed.Status == metav1.ConditionTrue && len(endpoints.Subsets) == 1 && vc.Status.Endpoint == url && len(slice.Endpoints) == 1 &&
 				slices.Equal(slice.Endpoints[0].Addresses, addresses) && *slice.Ports[0].Port == port &&
 				endpoints.Subsets[0].Addresses[0].IP == addresses[0] && endpoints.Subsets[0].Ports[0].Port == port
 		}, patience, tick, "Service kubernetes leads to %s", url)
@@ -310,35 +341,10 @@ func (w *world) exposes(t *testing.T) {
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, service))
 	leadsTo("https://kube-apiserver."+root+".svc:6443", service.Spec.ClusterIPs, 6443)
 
-	for want, wrong := range map[string]*tenancyv1alpha1.Exposure{
-		"NodePort needs hosts":                   {Type: corev1.ServiceTypeNodePort},
-		"port is that of the first of hosts":     {Port: 443},
-		"nodePort is of type NodePort":           {NodePort: 30123},
-		"loadBalancerClass is of type":           {LoadBalancerClass: "example.com/internal"},
-		"in lower case, or addresses":            {Hosts: []string{"acme.example.com:443"}},
-		"supported values: ":                     {Type: corev1.ServiceTypeExternalName},
-		"spec.exposure.port in body should be":   {Hosts: []string{"acme.example.com"}, Port: 70000},
-		"spec.exposure.hosts: Too many: 9":       {Hosts: slices.Repeat([]string{"acme.example.com"}, 9)},
-		"exposure is of a control plane that is": nil,
-	} {
-		other := w.current(t)
-		other.Spec.Exposure = wrong
-		if wrong == nil {
-			other = &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "imported"}, Spec: tenancyv1alpha1.VirtualClusterSpec{
-				KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: "imported"}, Exposure: &tenancyv1alpha1.Exposure{},
-			}}
-			require.ErrorContains(t, w.client.Create(t.Context(), other), want)
-			continue
-		}
-		require.ErrorContains(t, w.client.Update(t.Context(), other), want)
-	}
-
+	w.refuses(t)
 	expose := func(exposure *tenancyv1alpha1.Exposure) {
-		require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			vc := w.current(t)
-			vc.Spec.Exposure = exposure
-			return w.client.Update(t.Context(), vc)
-		}))
+		t.Helper()
+		require.NoError(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.Exposure = exposure }))
 	}
 	expose(&tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeNodePort, Hosts: []string{"192.0.2.7", "acme.example.com"}})
 	require.Eventually(t, func() bool {
@@ -353,8 +359,15 @@ func (w *world) exposes(t *testing.T) {
 		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "kube-apiserver"}, service))
 		return service.Spec.Type == corev1.ServiceTypeLoadBalancer
 	}, patience, tick, "the Service asks for a load balancer")
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.7"}} // as what makes load balancers does
-	require.NoError(t, w.client.Status().Update(t.Context(), service))
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error { // as what makes load balancers does
+		if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {
+			return err
+		}
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.7"}}
+		return w.client.Status().Update(t.Context(), service)
+	}))
+	require.ErrorContains(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.Exposure.LoadBalancerClass = "example.com/other" }),
+		"loadBalancerClass stays while the type is LoadBalancer")
 	leadsTo("https://198.51.100.7:6443", []string{"198.51.100.7"}, 6443)
 
 	expose(nil)
@@ -369,11 +382,7 @@ func (w *world) exposes(t *testing.T) {
 func (w *world) pauses(t *testing.T) {
 	t.Helper()
 	pause := func(paused bool) {
-		require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			vc := w.current(t)
-			vc.Spec.Paused = paused
-			return w.client.Update(t.Context(), vc)
-		}))
+		require.NoError(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.Paused = paused }))
 	}
 	says := func(status metav1.ConditionStatus) { // as vc-scheduler does, when the tenant holds nothing any more
 		require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
