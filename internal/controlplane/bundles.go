@@ -179,13 +179,17 @@ func (c *component) translate(template *tenancyv1alpha1.ComponentTemplate) (shor
 // arguments returns the arguments of a container that are taken over, and what of them is left out: also what is given
 // more than once, and what names a variable.
 func (c *component) arguments(container *corev1.Container) (taken map[string]string, left []string) {
-	taken = map[string]string{}
-	for name, values := range parseArgs(slices.Concat(container.Command, container.Args)) {
+	given, taken := parseArgs(slices.Concat(container.Command, container.Args)), map[string]string{}
+	times := map[string]int{} // by the name that it has now
+	for name, values := range given {
+		times[c.taken[name]] += len(values)
+	}
+	for name, values := range given {
 		now, isTaken := c.taken[name]
 		instead, isMissed := c.missed[name]
 		_, isOurs := c.ours[name]
 		switch {
-		case isTaken && len(values) == 1 && !strings.Contains(values[0], "$("):
+		case isTaken && times[now] == 1 && !strings.Contains(values[0], "$("):
 			taken[now] = values[0]
 		case isMissed:
 			left = append(left, fmt.Sprintf("%s: argument --%s=%s (%s)", c.field, name, strings.Join(values, ","), instead))
@@ -194,7 +198,7 @@ func (c *component) arguments(container *corev1.Container) (taken map[string]str
 		}
 	}
 	if len(taken) == 0 {
-		taken = nil
+		return nil, left
 	}
 	return taken, left
 }

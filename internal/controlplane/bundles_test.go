@@ -130,11 +130,13 @@ func TestStrangeBundles(t *testing.T) {
 	require.EqualValues(t, 9, short.Spec.APIServer.Replicas)
 	require.Subset(t, left, []string{"etcd: 12 replicas (3 run)", "apiServer: 12 replicas (9 run)", "apiServer: command sh"})
 
-	short, left, err = controlplane.Unbundle(bundled(t, "- --snapshot-count=5000", "- -snapshot-count=5000", "- --v=2", "- --v=$(LEVEL)", "- --kubelet-https=true", "- --event-ttl=2h\n              - --event-ttl=3h"), sample().Version, oldest, newest)
+	short, left, err = controlplane.Unbundle(bundled(t, "- --snapshot-count=5000", "- -snapshot-count=5000", "- --v=2", "- --v=$(LEVEL)", "- --kubelet-https=true", "- --event-ttl=2h\n              - --event-ttl=3h",
+		"- --leader-elect=false", "- --cluster-signing-duration=1h"), sample().Version, oldest, newest)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"snapshot-count": "5000"}, short.Spec.Etcd.ExtraArgs, "one dash is as good as two")
 	require.Subset(t, left, []string{"apiServer: argument --v", "apiServer: argument --event-ttl"})
 	require.NotContains(t, short.Spec.APIServer.ExtraArgs, "event-ttl", "which of two is meant is not known")
+	require.NotContains(t, short.Spec.ControllerManager.ExtraArgs, "cluster-signing-duration", "by whichever name")
 
 	mixed := bundled(t)
 	mixed.Spec.ControllerManager = tenancyv1alpha1.ComponentTemplate{Image: "mine:v1.37.2", Replicas: 2}

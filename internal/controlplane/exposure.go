@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	applydiscoveryv1 "k8s.io/client-go/applyconfigurations/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
@@ -103,11 +104,9 @@ func (c *ControlPlane) ingresses() (hosts []string) {
 		return nil
 	}
 	for _, ingress := range c.Service.Status.LoadBalancer.Ingress {
-		if host := cmp.Or(ingress.IP, ingress.Hostname); host != "" {
-			hosts = append(hosts, host)
-		}
+		hosts = append(hosts, ingress.IP, ingress.Hostname)
 	}
-	return hosts
+	return slices.DeleteFunc(hosts, func(host string) bool { return host == "" })
 }
 
 // hosts returns the names and addresses besides the names of Services by which API servers are reached.
@@ -130,9 +129,13 @@ func (c *ControlPlane) ClusterIPs() []string {
 // IsInside reports whether an endpoint is the name of the Service, which only the meta cluster knows.
 func (c *ControlPlane) IsInside(at Endpoint) bool { return at.Host == c.host(APIServer) }
 
-// exposedService returns the Service of the API servers.
+// exposedService returns the Service of the API servers. One whose load balancer is to be of another class has none first:
+// the class of one that there is stays.
 func (c *ControlPlane) exposedService() *corev1.Service {
 	service, exposure := c.service(APIServer, apiServerPort), c.exposure()
+	if has := c.Service; has != nil && has.Spec.Type == corev1.ServiceTypeLoadBalancer && ptr.Deref(has.Spec.LoadBalancerClass, "") != exposure.LoadBalancerClass {
+		exposure = tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeClusterIP}
+	}
 	service.Spec.Type = exposure.Type
 	if exposure.Type != corev1.ServiceTypeClusterIP {
 		service.Spec.Ports[0].NodePort = exposure.NodePort

@@ -65,6 +65,10 @@ func TestEndpoint(t *testing.T) {
 			exposure: &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer}, before: "https://198.51.100.8:6443",
 			service: service(corev1.ServiceTypeLoadBalancer, 30123, corev1.LoadBalancerIngress{IP: "198.51.100.7"}, corev1.LoadBalancerIngress{IP: "198.51.100.8"}), want: "https://198.51.100.8:6443",
 		},
+		"a load balancer that has a name, and then an address": {
+			exposure: &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer}, before: "https://lb.example.com:6443",
+			service: service(corev1.ServiceTypeLoadBalancer, 30123, corev1.LoadBalancerIngress{IP: "198.51.100.7", Hostname: "lb.example.com"}), want: "https://lb.example.com:6443",
+		},
 		"a load balancer with a name of ours": {
 			exposure: &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer, Hosts: []string{"acme.example.com"}}, want: "https://acme.example.com:6443",
 		},
@@ -120,6 +124,11 @@ func TestExposedService(t *testing.T) {
 		Ports: []corev1.ServicePort{{Name: "port-6443", Port: 6443, NodePort: 30123, Protocol: corev1.ProtocolTCP}},
 	}, service.Spec))
 	require.Equal(t, map[string]string{"example.com/scheme": "internal"}, service.Annotations)
+
+	c.Service = service.DeepCopy()
+	require.Equal(t, corev1.ServiceTypeLoadBalancer, find[*corev1.Service](t, c, "kube-apiserver").Spec.Type)
+	c.Tenant.Spec.Exposure.LoadBalancerClass = "example.com/external"
+	require.Equal(t, corev1.ServiceTypeClusterIP, find[*corev1.Service](t, c, "kube-apiserver").Spec.Type, "the class of a load balancer stays, so it goes first")
 }
 
 func TestServiceAddresses(t *testing.T) {
@@ -182,7 +191,7 @@ func TestNetworkPolicies(t *testing.T) {
 	c := sample()
 	c.Network = controlplane.Network{
 		Manager: "superpool-system", Reachable: prefixes("0.0.0.0/0", "192.0.2.0/24", "2001:db8::/32", "169.254.169.254/32"), Closed: prefixes("192.0.2.9/32", "10.96.0.1/32", "fd00::1/128"),
-		MetaServers: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.8:6443"), netip.MustParseAddrPort("203.0.113.8:6444"), netip.MustParseAddrPort("10.96.0.1:443"), netip.MustParseAddrPort("[fd00::7]:6443")},
+		MetaServers: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.8:6443"), netip.MustParseAddrPort("203.0.113.8:6444"), netip.MustParseAddrPort("10.96.0.1:443"), netip.MustParseAddrPort("[fd00::7]:6443"), netip.MustParseAddrPort("203.0.113.9:0")},
 	}
 	for name, template := range pods(c) {
 		policy := find[*networkingv1.NetworkPolicy](t, c, name)
@@ -210,7 +219,7 @@ func TestNetworkPolicies(t *testing.T) {
 		}
 	}
 	require.Empty(t, cmp.Diff([]networkingv1.IPBlock{
-		{CIDR: "0.0.0.0/0", Except: []string{"169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.2.9/32", "10.96.0.1/32", "203.0.113.8/32"}},
+		{CIDR: "0.0.0.0/0", Except: []string{"169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.2.9/32", "10.96.0.1/32", "203.0.113.8/32", "203.0.113.9/32"}},
 		{CIDR: "192.0.2.0/24", Except: []string{"192.0.2.9/32"}},
 		{CIDR: "2001:db8::/32"},
 	}, blocks))

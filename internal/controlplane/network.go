@@ -21,7 +21,7 @@ type Network struct {
 	// Reachable are the ranges that API servers may reach, and Closed what they may not reach in them.
 	Reachable, Closed []netip.Prefix
 	// MetaServers are where the API server of the meta cluster listens: of these addresses that port is closed alone, as
-	// they may be nodes with vn-agents.
+	// they may be nodes with vn-agents. Port 0 is one that is not known: all are closed.
 	MetaServers []netip.AddrPort
 }
 
@@ -83,6 +83,9 @@ func (n *Network) besides() (rules []networkingv1.NetworkPolicyEgressRule) {
 		}
 	}
 	for _, address := range slices.SortedFunc(maps.Keys(ports), netip.Addr.Compare) {
+		if slices.Contains(ports[address], 0) {
+			continue
+		}
 		const last = 65535
 		rule := networkingv1.NetworkPolicyEgressRule{
 			To:    []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: netip.PrefixFrom(address, address.BitLen()).String()}}},

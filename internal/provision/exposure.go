@@ -67,6 +67,29 @@ func (r *Reconciler) service(ctx context.Context, namespace string) (*corev1.Ser
 	return service, nil
 }
 
+// locate reads where the API servers are reached: also where that was before, if that is not known now and the status of
+// the VirtualCluster has lost it.
+func (r *Reconciler) locate(ctx context.Context, plane *controlplane.ControlPlane, report *report) error {
+	service, err := r.service(ctx, plane.Namespace)
+	if err != nil {
+		return err
+	}
+	plane.Service = service
+	at, _ := plane.Endpoint()
+	if at.URL() == "" {
+		own := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace}
+		secret, err := own.get(ctx, tenancyv1alpha1.SecretAdminKubeconfig)
+		if err != nil || secret == nil {
+			return client.IgnoreNotFound(err) //nolint:wrapcheck // it says what it did
+		}
+		plane.Tenant = plane.Tenant.DeepCopy()
+		plane.Tenant.Status.Endpoint = serverOf(secret)
+		at, _ = plane.Endpoint()
+	}
+	report.endpoint = at.URL()
+	return nil
+}
+
 // expose says where the API servers are reached, and leads Service kubernetes of the tenant there, as soon as one of them
 // answers, whatever else is not whole. again is shortened to when it is tried again. What a tenant's API server does
 // wrong, or DNS, is said, and nothing else waits for it.
@@ -203,6 +226,7 @@ func apply(ctx context.Context, api kubernetes.Interface, addresses []netip.Addr
 // network returns Network with the API server of the meta cluster, at its own addresses and at those of its Service.
 func (r *Reconciler) network(ctx context.Context) (controlplane.Network, error) {
 	network := r.Network
+	network.MetaServers = nil
 	service, list := &corev1.Service{}, &discoveryv1.EndpointSliceList{}
 	if err := r.Reader.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: controlplane.KubernetesService}, service); client.IgnoreNotFound(err) != nil {
 		return network, fmt.Errorf("getting the Service of the meta cluster's API server: %w", err)
@@ -222,7 +246,11 @@ func (r *Reconciler) network(ctx context.Context) (controlplane.Network, error) 
 		}
 	}
 	for i := range list.Items {
-		for _, port := range list.Items[i].Ports {
+		ports := list.Items[i].Ports
+		if len(ports) == 0 {
+			ports = []discoveryv1.EndpointPort{{}}
+		}
+		for _, port := range ports {
 			for _, endpoint := range list.Items[i].Endpoints {
 				for _, text := range endpoint.Addresses {
 					add(text, ptr.Deref(port.Port, 0))

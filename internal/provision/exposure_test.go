@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
@@ -126,6 +129,11 @@ func TestExposure(t *testing.T) {
 	require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), vc))
 	b.reconcile()
 	require.Equal(t, "https://198.51.100.7:6443", b.server(), "whatever is said of it")
+	require.Equal(t, "https://198.51.100.7:6443", b.vc().Status.Endpoint)
+	block, _ := pem.Decode(b.secret(root, "apiserver").Data[corev1.TLSCertKey])
+	shown, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	require.NoError(t, shown.VerifyHostname("198.51.100.7"))
 	require.Zero(t, b.asked, "all connections are ended")
 }
 
@@ -270,6 +278,20 @@ func TestExposedWhateverElse(t *testing.T) {
 	leads("198.51.100.9")
 	missing, _ := b.conditions()
 	require.Equal(t, "Progressing", missing["EtcdReady"])
+
+	b.balance("198.51.100.10")
+	broken := errors.New("the meta cluster has an internal error")
+	r := *b.reconciler
+	r.Reader = interceptor.NewClient(b.reconciler.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
+	})
+	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: "acme"}})
+	require.ErrorIs(t, err, broken)
+	_, addresses, _ := b.exposed()
+	require.Equal(t, []string{"198.51.100.10"}, addresses)
+	require.Equal(t, "https://198.51.100.10:6443", b.vc().Status.Endpoint)
+	missing, _ = b.conditions()
+	require.Equal(t, "Progressing", missing["EtcdReady"], "what is known of the parts stays said")
 }
 
 // TestTenantsThatAreSlow: who asks tenants' API servers keeps no worker from what no tenant delays.

@@ -198,8 +198,11 @@ func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 		err, again = nil, min(again, mendingPeriod)
 	case isRefused(err):
 		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
-	default:
-		return reconcile.Result{}, err // it is tried again, and what is known of the parts stays said
+	default: // it is tried again, and what is known of the parts stays said
+		if report.imported {
+			return reconcile.Result{}, err
+		}
+		report.keepExposed()
 	}
 	wrote, written := r.write(ctx, vc, report)
 	if wrote { // a cache that is behind hides that somebody else, or this process, said something else: it is said again
@@ -226,13 +229,8 @@ func (r *Reconciler) certificates(
 	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
 ) (*controlplane.ControlPlane, error) {
 	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
-	service, err := r.service(ctx, plane.Namespace)
-	if err != nil {
+	if err := r.locate(ctx, plane, report); err != nil {
 		return nil, err
-	}
-	plane.Service = service
-	if at, _ := plane.Endpoint(); at.URL() != "" {
-		report.endpoint = at.URL()
 	}
 	kept := r.secrets(ctx, plane.Namespace)
 	ensured := kept.ensure(ctx, plane, r.validity(vc))
@@ -373,6 +371,19 @@ func (p *report) leave(condition string) {
 	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Type == condition })
 }
 
+// keepExposed leaves all conditions as they are but Exposed, where it is known.
+func (p *report) keepExposed() {
+	p.knowsVersion = false
+	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool {
+		return said.Type != tenancyv1alpha1.ConditionExposed || said.Reason == tenancyv1alpha1.ReasonWaiting
+	})
+}
+
+// says reports whether a report says something of a condition.
+func (p *report) says(condition string) bool {
+	return slices.ContainsFunc(p.conditions, func(said metav1.Condition) bool { return said.Type == condition })
+}
+
 // judge says whether the certificates are valid, from what became of them: Unknown where the meta cluster may answer
 // otherwise the next time.
 func (p *report) judge(err error) {
@@ -424,8 +435,7 @@ func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 func (p *report) tell(vc *tenancyv1alpha1.VirtualCluster) {
 	status := &vc.Status
 	for _, condition := range append([]string{tenancyv1alpha1.ConditionTranslated}, conditionTypes...) {
-		isSaid := slices.ContainsFunc(p.conditions, func(said metav1.Condition) bool { return said.Type == condition })
-		if !isSaid && (p.imported || p.knowsVersion && condition == tenancyv1alpha1.ConditionTranslated) {
+		if !p.says(condition) && (p.imported || p.knowsVersion && condition == tenancyv1alpha1.ConditionTranslated) {
 			meta.RemoveStatusCondition(&status.Conditions, condition)
 		}
 	}

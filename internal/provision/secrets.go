@@ -2,7 +2,6 @@ package provision
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -166,7 +165,7 @@ func (s *secrets) certificate(
 		return err
 	}
 	data := dataOf(pair)
-	if err := addKubeconfig(data, plane, by, wanted.Name, pair, secret); err != nil {
+	if err := addKubeconfig(data, plane, by, wanted.Name, pair); err != nil {
 		return err
 	}
 	return s.keep(ctx, wanted.Name, corev1.SecretTypeTLS, secret, data)
@@ -207,8 +206,8 @@ func (s *secrets) issue(by *pki.Authority, name string, wanted pki.Certificate, 
 
 // addKubeconfig adds what besides a pair lies in the Secret of a user: a kubeconfig. That of the controller manager
 // names the files of its pair, so that it reads them again. The administrator's holds its own, once it is known where it
-// leads; until then it leads to where the one before does. secret has that one, nil for none.
-func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by *pki.Authority, user string, pair *pki.Pair, secret *corev1.Secret) error {
+// leads.
+func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by *pki.Authority, user string, pair *pki.Pair) error {
 	own, err := by.Pair()
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
@@ -217,9 +216,8 @@ func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by 
 	case controlplane.ManagerUser:
 		data[controlplane.KubeconfigKey], err = plane.ManagerKubeconfig(own.Certificate)
 	case tenancyv1alpha1.SecretAdminKubeconfig:
-		at, _ := plane.Endpoint()
-		if url := cmp.Or(at.URL(), serverOf(secret)); url != "" {
-			data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, url, own.Certificate, "kubernetes-admin", pair)
+		if at, _ := plane.Endpoint(); at.URL() != "" {
+			data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, at.URL(), own.Certificate, "kubernetes-admin", pair)
 		}
 	}
 	return err //nolint:wrapcheck // it says what it did

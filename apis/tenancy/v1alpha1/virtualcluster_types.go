@@ -249,7 +249,7 @@ func (s *VirtualClusterSpec) ServiceRanges() []string {
 // +kubebuilder:validation:XValidation:rule="self.type != 'NodePort' || has(self.hosts)",message="NodePort needs hosts: the name or the address of a node, or of what is before the nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || has(self.hosts)",message="port is that of the first of hosts: set hosts, too"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePort) || self.type != 'ClusterIP'",message="nodePort is of type NodePort or LoadBalancer"
-// +kubebuilder:validation:XValidation:rule="self.type != 'LoadBalancer' || oldSelf.type != 'LoadBalancer' || (has(self.loadBalancerClass) ? self.loadBalancerClass : ”) == (has(oldSelf.loadBalancerClass) ? oldSelf.loadBalancerClass : ”)",message="loadBalancerClass stays while the type is LoadBalancer: choose another type first"
+// +kubebuilder:validation:XValidation:rule="self.type != 'LoadBalancer' || oldSelf.type != 'LoadBalancer' || has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass)",message="loadBalancerClass stays while the type is LoadBalancer: choose another type first"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerClass) || self.type == 'LoadBalancer'",message="loadBalancerClass is of type LoadBalancer"
 type Exposure struct {
 	// type of Service kube-apiserver in the tenant's root namespace. With ClusterIP somebody else leads hosts there.
@@ -285,6 +285,7 @@ type Exposure struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
 
 	// annotations of the Service, for what makes load balancers.
