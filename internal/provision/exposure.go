@@ -16,9 +16,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,9 +37,11 @@ const (
 )
 
 // DialTenant connects to a tenant's API server, whose answers are bounded, as nobody knows what it runs. done closes its
-// connections, which nobody uses then.
+// connections, used or idle.
 func DialTenant(config *rest.Config) (api kubernetes.Interface, done func(), err error) {
+	dialer := connrotation.NewDialer((&net.Dialer{}).DialContext)
 	config = tenantclient.New(nil).Config(config)
+	config.Dial = dialer.DialContext
 	config.Proxy = http.ProxyFromEnvironment // so that client-go does not keep the connections for others
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -49,7 +51,7 @@ func DialTenant(config *rest.Config) (api kubernetes.Interface, done func(), err
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to a tenant's API server: %w", err)
 	}
-	return api, func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) }, nil
+	return api, dialer.CloseAll, nil
 }
 
 // service reads the Service of the API servers, nil for none. The cache has none of others.
