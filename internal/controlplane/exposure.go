@@ -129,12 +129,16 @@ func (c *ControlPlane) ClusterIPs() []string {
 // IsInside reports whether an endpoint is the name of the Service, which only the meta cluster knows.
 func (c *ControlPlane) IsInside(at Endpoint) bool { return at.Host == c.host(APIServer) }
 
-// exposedService returns the Service of the API servers. One whose load balancer is to be of another class has none first:
-// the class of one that there is stays.
+// exposedService returns the Service of the API servers. A load balancer keeps its class: one that nobody names here, as a
+// webhook of the meta cluster chooses it, stays, and one that is to have another is taken away first.
 func (c *ControlPlane) exposedService() *corev1.Service {
 	service, exposure := c.service(APIServer, apiServerPort), c.exposure()
-	if has := c.Service; has != nil && has.Spec.Type == corev1.ServiceTypeLoadBalancer && ptr.Deref(has.Spec.LoadBalancerClass, "") != exposure.LoadBalancerClass {
-		exposure = tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeClusterIP}
+	if has := c.Service; has != nil && has.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		class := ptr.Deref(has.Spec.LoadBalancerClass, "")
+		exposure.LoadBalancerClass = cmp.Or(exposure.LoadBalancerClass, class)
+		if exposure.LoadBalancerClass != class {
+			exposure.Type = corev1.ServiceTypeClusterIP
+		}
 	}
 	service.Spec.Type = exposure.Type
 	if exposure.Type != corev1.ServiceTypeClusterIP {

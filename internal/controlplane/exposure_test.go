@@ -129,6 +129,11 @@ func TestExposedService(t *testing.T) {
 	require.Equal(t, corev1.ServiceTypeLoadBalancer, find[*corev1.Service](t, c, "kube-apiserver").Spec.Type)
 	c.Tenant.Spec.Exposure.LoadBalancerClass = "example.com/external"
 	require.Equal(t, corev1.ServiceTypeClusterIP, find[*corev1.Service](t, c, "kube-apiserver").Spec.Type, "the class of a load balancer stays, so it goes first")
+
+	c.Tenant.Spec.Exposure.LoadBalancerClass = ""
+	service = find[*corev1.Service](t, c, "kube-apiserver")
+	require.Equal(t, corev1.ServiceTypeLoadBalancer, service.Spec.Type)
+	require.Equal(t, ptr.To("example.com/internal"), service.Spec.LoadBalancerClass, "one that a webhook has chosen stays")
 }
 
 func TestServiceAddresses(t *testing.T) {

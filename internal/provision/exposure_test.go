@@ -155,11 +155,7 @@ func TestNotExposedYet(t *testing.T) {
 	b := newBed(t, func(vc *tenancyv1alpha1.VirtualCluster) {
 		vc.Spec.Exposure = &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer}
 	})
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		b.reconcile()
-		b.ready(name)
-	}
-	b.reconcile()
+	b.made()
 	missing, _ := b.conditions()
 	require.Empty(t, cmp.Diff(map[string]string{"Exposed": "Progressing"}, missing), "no part waits for it")
 	require.Equal(t, "v1.37.2", b.version())
@@ -178,10 +174,7 @@ func TestWhatIsNotLed(t *testing.T) {
 	b := newBed(t, func(vc *tenancyv1alpha1.VirtualCluster) {
 		vc.Spec.Exposure = &tenancyv1alpha1.Exposure{Hosts: []string{"acme.example.com"}}
 	})
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		b.reconcile()
-		b.ready(name)
-	}
+	b.made()
 	says := func(reason, message string) {
 		t.Helper()
 		require.Equal(t, mendingPeriod, b.reconcile().RequeueAfter)
@@ -254,10 +247,7 @@ func TestExposedWhateverElse(t *testing.T) {
 	b := newBed(t, func(vc *tenancyv1alpha1.VirtualCluster) {
 		vc.Spec.Exposure = &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeLoadBalancer}
 	})
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		b.reconcile()
-		b.ready(name)
-	}
+	b.made()
 	leads := func(address string) {
 		t.Helper()
 		b.balance(address)

@@ -54,11 +54,7 @@ func TestBundles(t *testing.T) {
 	says("Invalid", "ClusterVersion v1.37 cannot be read: etcd.statefulset: ")
 	require.Nil(t, meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionTranslated))
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.StatefulSet = bundle("old") })
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		b.reconcile()
-		b.ready(name)
-	}
-	b.reconcile()
+	b.made()
 	require.Equal(t, "v1.37.2", b.version())
 	translated := meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionTranslated)
 	require.Equal(t, "LeftOut", translated.Reason)
