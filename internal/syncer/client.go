@@ -66,6 +66,11 @@ func mapperOf(specs []kind.Spec) (meta.RESTMapper, error) {
 				return nil, err
 			}
 		}
+		for _, object := range specs[i].UsesOfCluster {
+			if err := add(object, meta.RESTScopeRoot); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return mapper, nil
 }

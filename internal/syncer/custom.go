@@ -122,7 +122,7 @@ func builtInKinds() (map[schema.GroupKind]bool, error) {
 	all := map[schema.GroupKind]bool{}
 	specs := kinds.Specs()
 	for i := range specs {
-		objects := slices.Clone(specs[i].Uses)
+		objects := slices.Concat(specs[i].Uses, specs[i].UsesOfCluster)
 		for _, watch := range []*kind.Watch{specs[i].Tenant, specs[i].Super} {
 			if watch != nil {
 				objects = append(objects, watch.Object)

@@ -155,5 +155,8 @@ const LabelTokens = "tenancy.x-k8s.io/tokens"
 // TokenKey is the data key of the token in a source of a volume. Volumes of a pod are immutable.
 func TokenKey(volume, source int) string { return fmt.Sprintf("token-%d-%d", volume, source) }
 
+// TrustBundleKey is the data key of a trust bundle in a source of a volume, in the Secret with the tokens of the pod.
+func TrustBundleKey(volume, source int) string { return fmt.Sprintf("bundle-%d-%d", volume, source) }
+
 // APIServerService is the Service of an API server, in namespace default.
 const APIServerService = "kubernetes"

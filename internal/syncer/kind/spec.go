@@ -75,8 +75,9 @@ type Spec struct {
 	Cleared bool
 	// Indexes are the indexers of its informers by name, besides IndexTenant and the one of namespaces.
 	Indexes map[string]func(client.Object) []string
-	// Uses are empty objects of further types that it reads or writes without a cache.
-	Uses []client.Object
+	// Uses are empty objects of further types that it reads or writes without a cache, and UsesOfCluster of those whose
+	// objects have no namespace.
+	Uses, UsesOfCluster []client.Object
 	// New returns the reconciler; nil if another kind writes its objects.
 	New func(*Env) engine.Kind
 }

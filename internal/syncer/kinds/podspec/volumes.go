@@ -16,8 +16,8 @@ import (
 )
 
 // translateVolumes removes sources of the super cluster's credentials from volumes and replaces the names of ConfigMaps
-// by those in the super cluster. A serviceAccountToken source becomes a key of the pod's Secret of tokens at the same
-// index, so that modes and the precedence of paths stay.
+// by those in the super cluster. A serviceAccountToken or clusterTrustBundle source becomes a key of the pod's Secret of
+// tokens at the same index, so that modes and the precedence of paths stay.
 func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner) {
 	eachShownField(spec, func(annotation, _ string, field *corev1.ObjectFieldSelector) {
 		field.FieldPath = "metadata.annotations['" + annotation + "']"
@@ -39,6 +39,12 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 			if source.ServiceAccountToken != nil {
 				source.Secret = tokenProjection(spec, secret, kind.TokenKey(i, j), source.ServiceAccountToken)
 				source.ServiceAccountToken = nil
+			}
+			if bundle := source.ClusterTrustBundle; bundle != nil {
+				source.Secret = &corev1.SecretProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: []corev1.KeyToPath{{Key: kind.TrustBundleKey(i, j), Path: bundle.Path, User: bundle.User}},
+				}
+				source.ClusterTrustBundle = nil
 			}
 		}
 		volume.Projected.Sources = slices.DeleteFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {

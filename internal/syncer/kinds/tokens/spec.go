@@ -3,6 +3,7 @@ package tokens
 import (
 	"slices"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +27,9 @@ func Spec() kind.Spec {
 	return kind.Spec{
 		Name: kind.Token, From: kind.Pod, Scope: kind.ScopePlaced, Super: kind.WatchOwned(&corev1.Secret{}, kind.LabelTokens), Cleared: true,
 		TenantKey: tokenTenantKey, SuperKey: tokenSuperKey,
-		Wakes: map[string]func(*kind.Env, kind.Change) []engine.Key{kind.Pod: podWakesToken},
-		New:   func(env *kind.Env) engine.Kind { return &Tokens{env: env} },
+		Wakes:         map[string]func(*kind.Env, kind.Change) []engine.Key{kind.Pod: podWakesToken},
+		New:           func(env *kind.Env) engine.Kind { return &Tokens{env: env} },
+		UsesOfCluster: []client.Object{&certificatesv1.ClusterTrustBundle{}},
 	}
 }
 
@@ -35,7 +37,7 @@ func Spec() kind.Spec {
 // Volumes are immutable: a pod without tokens never has any.
 func podWakesToken(_ *kind.Env, change kind.Change) []engine.Key {
 	if change.Side == kind.TenantSide {
-		if tenantPod, isPod := change.Object().(*corev1.Pod); isPod && len(tokenProjections(&tenantPod.Spec)) == 0 {
+		if tenantPod, isPod := change.Object().(*corev1.Pod); isPod && !hasAny(&tenantPod.Spec) {
 			return nil
 		}
 		key, _ := tokenTenantKey(change.Tenant, change.Object())

@@ -51,7 +51,7 @@ func (s TokenStep) String() string {
 //	on a node           -           any              none: the creation of the super pod enqueues the key
 //	on no node          any         any              none: the tokens are to name the node, as a kubelet's do
 //	finished            any         any              none
-//	without tokens      any         any              none
+//	without any         any         any              none
 //	gone                any         -                forget
 //	gone                exists      any              none: the deletion of the super pod enqueues the key
 //	gone                -           exists           delete (proof: live read of the tenant pod)
@@ -78,7 +78,7 @@ func NextTokenStep(tenantPod, superPod *corev1.Pod, secret *corev1.Secret, owner
 // stepOfTokens is NextTokenStep for a pod that the tenant has.
 func stepOfTokens(tenantPod *corev1.Pod, running bool, secret *corev1.Secret, owner tenancy.Owner) TokenStep {
 	switch {
-	case !running, tenantPod.Spec.NodeName == "", podutil.IsPodTerminal(tenantPod), len(tokenProjections(&tenantPod.Spec)) == 0:
+	case !running, tenantPod.Spec.NodeName == "", podutil.IsPodTerminal(tenantPod), !hasAny(&tenantPod.Spec):
 		return TokenStepNone
 	case secret == nil:
 		return TokenStepIssue
@@ -89,4 +89,9 @@ func stepOfTokens(tenantPod *corev1.Pod, running bool, secret *corev1.Secret, ow
 	default:
 		return TokenStepIssue
 	}
+}
+
+// hasAny reports whether a pod projects what is kept in its Secret.
+func hasAny(spec *corev1.PodSpec) bool {
+	return len(tokenProjections(spec))+len(bundleProjections(spec)) > 0
 }

@@ -1,4 +1,5 @@
-// Package tokens keeps a Secret in the super cluster with the tokens that a tenant's API server has issued to a pod.
+// Package tokens keeps a Secret in the super cluster with the tokens that a tenant's API server has issued to a pod, and
+// with the trust bundles of the tenant that the pod projects.
 package tokens
 
 import (
@@ -18,8 +19,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Tokens keeps, for every pod with projected tokens, a Secret in the super namespace that holds them: tokens of the
-// tenant's API server, bound to the tenant's pod. A key's name is "<pod>/<UID of the pod>". A reconcile reads both
+// Tokens keeps, for every pod with projected tokens or trust bundles, a Secret in the super namespace that holds them:
+// tokens of the tenant's API server, bound to the tenant's pod, and certificates of its ClusterTrustBundles. A key's name is "<pod>/<UID of the pod>". A reconcile reads both
 // sides from caches, NextTokenStep chooses one step, and perform executes it.
 type Tokens struct{ env *kind.Env }
 
@@ -38,7 +39,7 @@ func (t *Tokens) Keys() []engine.Key {
 	}
 	for _, tenant := range t.env.Tenants() {
 		for _, object := range tenant.Cache.List(kind.Pod) {
-			if pod, ok := object.(*corev1.Pod); ok && len(tokenProjections(&pod.Spec)) > 0 {
+			if pod, ok := object.(*corev1.Pod); ok && hasAny(&pod.Spec) {
 				key, _ := tokenTenantKey(tenant.Key, pod)
 				keys = append(keys, key)
 			}
@@ -84,7 +85,7 @@ func (t *Tokens) perform(ctx context.Context, step TokenStep, pair *tokenPair) (
 	return 0, fmt.Errorf("step %v of tokens is not implemented", step)
 }
 
-// issue requests what is missing or due and writes the Secret. It returns after what time the next token is due.
+// issue requests what is missing or due and writes the Secret. It returns after what time the next of it is due.
 func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, error) {
 	desired := &corev1.Secret{}
 	if pair.secret != nil {
@@ -100,10 +101,42 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 		t.warnNotIssued(pair, err)
 		return 0, err
 	}
-	if err := t.write(ctx, pair, desired, issued); err != nil {
+	missing, err := t.gather(ctx, pair, desired)
+	if err != nil {
+		t.warnNotGathered(pair, err)
 		return 0, err
 	}
-	return max(next.Sub(t.env.Clock.Now()), time.Second), nil
+	if missing != "" {
+		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedTrustBundle, missing)
+	}
+	if err := t.write(ctx, pair, desired, issued, missing == ""); err != nil {
+		return 0, err
+	}
+	if missing != "" {
+		return 0, engine.Waitf("the trust bundles of the pod")
+	}
+	return t.again(pair, next), nil
+}
+
+// again returns after what time the tokens or the trust bundles of a pod are due, the first of which next is.
+func (t *Tokens) again(pair *tokenPair, next time.Time) time.Duration {
+	after := bundlePeriod + renewalJitter(pair.key)
+	if len(bundleProjections(&pair.tenantPod.Spec)) == 0 {
+		after = next.Sub(t.env.Clock.Now())
+	} else if !next.IsZero() {
+		after = min(after, next.Sub(t.env.Clock.Now()))
+	}
+	return max(after, time.Second)
+}
+
+// warnNotGathered warns the tenant that its own API server refuses what is asked for trust bundles.
+func (t *Tokens) warnNotGathered(pair *tokenPair, err error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedTrustBundle, "The control plane serves no ClusterTrustBundles of certificates.k8s.io/v1, which the pod projects")
+	case engine.IsRefusal(err), apierrors.IsInternalError(err):
+		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedTrustBundle, fmt.Sprintf("Reading the pod's trust bundles: %v", err))
+	}
 }
 
 // warnNotIssued warns the tenant that its own API server refuses a token, fails, or issues one that cannot be kept. It
@@ -122,8 +155,9 @@ func (t *Tokens) warnNotIssued(pair *tokenPair, err error) {
 }
 
 // write creates or updates the Secret in the super cluster if it differs from desired, which has the data already. It
-// writes nothing where that would exceed a limit of the tenant (Env.Fits).
-func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken) error {
+// writes nothing where that would exceed a limit of the tenant (Env.Fits). isWhole is whether nothing is missing, so that
+// a later warning is a new one.
+func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken, isWhole bool) error {
 	records, err := json.Marshal(issued)
 	if err != nil {
 		return fmt.Errorf("encoding the records of tokens: %w", err)
@@ -139,7 +173,9 @@ func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Sec
 	write := func() error { return t.env.Super.Create(ctx, desired) }
 	if pair.secret != nil {
 		if equality.Semantic.DeepEqual(pair.secret, desired) {
-			t.env.Settle(pair.key)
+			if isWhole {
+				t.env.Settle(pair.key)
+			}
 			return nil
 		}
 		existing = pair.secret
