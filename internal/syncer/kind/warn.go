@@ -57,7 +57,7 @@ const (
 	// its tokens are too long or too many or end too soon, or the super cluster refused the Secret with the tokens.
 	ReasonFailedToken = "FailedToken"
 	// ReasonFailedTrustBundle: a ClusterTrustBundle that a pod projects is missing in the tenant's control plane, or cannot
-	// be read there, or the bundles of a pod are too many or too large.
+	// be read there, or the bundles of the pod or of the tenant are too many or too large. The pod keeps those that it has.
 	ReasonFailedTrustBundle = "FailedTrustBundle"
 	// ReasonTenantLimit: the tenant's objects of this kind in the super cluster, or their size, reach a limit of the
 	// TenantPolicy, or one object holds more than may go down. The syncer does not create the super object, or leaves

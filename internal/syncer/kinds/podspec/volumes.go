@@ -37,13 +37,12 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 				source.ConfigMap.Name = kind.SuperConfigMap(source.ConfigMap.Name)
 			}
 			if source.ServiceAccountToken != nil {
-				source.Secret = tokenProjection(spec, secret, kind.TokenKey(i, j), source.ServiceAccountToken)
+				token := source.ServiceAccountToken
+				source.Secret = secretProjection(spec, secret, corev1.KeyToPath{Key: kind.TokenKey(i, j), Path: token.Path, User: token.User})
 				source.ServiceAccountToken = nil
 			}
 			if bundle := source.ClusterTrustBundle; bundle != nil {
-				source.Secret = &corev1.SecretProjection{
-					LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: []corev1.KeyToPath{{Key: kind.TrustBundleKey(i, j), Path: bundle.Path, User: bundle.User}},
-				}
+				source.Secret = secretProjection(spec, secret, corev1.KeyToPath{Key: kind.TrustBundleKey(i, j), Path: bundle.Path, User: bundle.User})
 				source.ClusterTrustBundle = nil
 			}
 		}
@@ -53,9 +52,9 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	}
 }
 
-// tokenProjection projects one key of the pod's Secret of tokens. With an fsGroup its mode is 0600, as that of a token.
-func tokenProjection(spec *corev1.PodSpec, secret, key string, token *corev1.ServiceAccountTokenProjection) *corev1.SecretProjection {
-	item := corev1.KeyToPath{Key: key, Path: token.Path, User: token.User}
+// secretProjection projects one key of the pod's Secret of tokens. With an fsGroup its mode is 0600, as kubelets give it to
+// tokens and trust bundles.
+func secretProjection(spec *corev1.PodSpec, secret string, item corev1.KeyToPath) *corev1.SecretProjection {
 	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
 		item.Mode = ptr.To[int32](0o600)
 	}

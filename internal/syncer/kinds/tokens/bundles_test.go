@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/policy"
 	"github.com/superpool/superpool/internal/syncer/kind"
 	"github.com/superpool/superpool/internal/syncer/kinds/podspec"
 	"github.com/superpool/superpool/test/builders"
@@ -37,7 +41,7 @@ func certificate(t *testing.T, name string) string {
 	return string(pair.Certificate)
 }
 
-// bundler is an issuer whose tenant has ClusterTrustBundles, and whose pod projects some.
+// newBundler returns an issuer whose tenant has ClusterTrustBundles, and whose pod projects some.
 func newBundler(t *testing.T, asked *int, refuse *error, sources ...corev1.ClusterTrustBundleProjection) (*issuer, client.Client) {
 	t.Helper()
 	i := newIssuer(t)
@@ -47,18 +51,8 @@ func newBundler(t *testing.T, asked *int, refuse *error, sources ...corev1.Clust
 		*asked++
 		return *refuse
 	}
-	tenant := builders.Client(scheme).WithIndex(&certificatesv1.ClusterTrustBundle{}, "spec.signerName", func(object client.Object) []string {
-		return []string{object.(*certificatesv1.ClusterTrustBundle).Spec.SignerName}
-	}).WithInterceptorFuncs(interceptor.Funcs{
+	tenant := builders.Client(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceCreate: i.give,
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			if _, is := object.(*certificatesv1.ClusterTrustBundle); is {
-				if err := count(); err != nil {
-					return err
-				}
-			}
-			return c.Get(ctx, key, object, options...)
-		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if err := count(); err != nil {
 				return err
@@ -83,7 +77,7 @@ func bundle(name, signer, content string, labels map[string]string) *certificate
 }
 
 // TestTrustBundles: a pod has the certificates of the tenant's ClusterTrustBundles that it projects, as a kubelet would
-// write them.
+// write them, and they are read once a minute for all pods of the tenant.
 func TestTrustBundles(t *testing.T) {
 	t.Parallel()
 	a, b, c := certificate(t, "a"), certificate(t, "b"), certificate(t, "c")
@@ -104,7 +98,7 @@ func TestTrustBundles(t *testing.T) {
 	}
 	after, err := i.reconcile(t)
 	require.NoError(t, err)
-	require.InDelta(t, 5*time.Minute, after, float64(10*time.Second))
+	require.InDelta(t, time.Minute, after, float64(11*time.Second))
 	data := i.data(t)
 	require.Len(t, data, 5)
 	require.Equal(t, a, data["bundle-0-0"])
@@ -120,78 +114,129 @@ func TestTrustBundles(t *testing.T) {
 	require.NoError(t, tenant.Create(t.Context(), bundle("other", "", c, nil)))
 	_, err = i.reconcile(t)
 	require.NoError(t, err)
+	require.Empty(t, i.data(t)["bundle-0-4"])
+	require.Equal(t, 1, asked, "whatever wakes the key")
+	i.later(time.Minute)
+	_, err = i.reconcile(t)
+	require.NoError(t, err)
 	data = i.data(t)
-	require.Equal(t, a, data["bundle-0-0"], "what a pod has it keeps")
+	require.Equal(t, a, data["bundle-0-0"], "what a pod has and needs it keeps")
 	require.Equal(t, c, data["bundle-0-4"])
-	require.Empty(t, i.Told())
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: there is no ClusterTrustBundle one"}, i.Told())
+	require.NoError(t, tenant.Delete(t.Context(), bundle("other", "", "", nil)))
+	i.later(time.Minute)
+	_, err = i.reconcile(t)
+	require.NoError(t, err)
+	require.Empty(t, i.data(t)["bundle-0-4"], "what is optional goes")
+	require.Equal(t, 3, asked)
+	require.Empty(t, i.Told(), "once")
 }
 
-// TestTrustBundlesThatAreNotThere: a pod waits for what is missing, and its tenant is told once.
+// later lets time pass.
+func (i *issuer) later(by time.Duration) { i.clock.SetTime(i.clock.Now().Add(by)) }
+
+// TestTrustBundlesThatAreNotThere: a pod waits for what is missing, its tenant is told once, and its tokens do not wait.
 func TestTrustBundlesThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	asked, refuse := 0, error(nil)
 	i, tenant := newBundler(t, &asked, &refuse, corev1.ClusterTrustBundleProjection{Name: ptr.To("one"), Path: "one.pem"})
-	for range 3 {
-		_, err := i.reconcile(t)
-		require.ErrorContains(t, err, "waiting for the trust bundles of the pod")
-	}
-	require.NotContains(t, i.data(t), "bundle-0-0", "so that no kubelet starts it")
-	require.Equal(t, []string{"Warning FailedTrustBundle Trust bundle one: the control plane has none"}, i.Told())
-	require.NoError(t, tenant.Create(t.Context(), bundle("one", "", certificate(t, "a"), nil)))
-	_, err := i.reconcile(t)
-	require.NoError(t, err)
-	require.Contains(t, i.data(t), "bundle-0-0")
-
-	for _, tc := range []struct {
-		refuse error
-		want   string
-	}{
-		{apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrustbundles"}, "one", errors.New("no right")), "Reading the pod's trust bundles: "},
-		{apierrors.NewServiceUnavailable("no answer"), ""},
-	} {
-		i, _ := newBundler(t, &asked, &tc.refuse, corev1.ClusterTrustBundleProjection{SignerName: ptr.To("example.com/s"), LabelSelector: &metav1.LabelSelector{}, Path: "one.pem"})
-		_, err := i.reconcile(t)
-		require.Error(t, err)
-		if tc.want == "" {
-			require.Empty(t, i.Told(), "an API server that does not answer is no pod's fault")
-			continue
+	i.pod.Spec.Volumes[0].Projected.Sources = append(i.pod.Spec.Volumes[0].Projected.Sources, corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}})
+	says := func(want string, said ...string) {
+		t.Helper()
+		for range 2 {
+			i.later(time.Minute)
+			_, err := i.reconcile(t)
+			require.NoError(t, err)
 		}
-		told := i.Told()
-		require.Len(t, told, 1)
-		require.Contains(t, told[0], tc.want)
+		require.Equal(t, want, i.data(t)["bundle-0-0"])
+		require.NotEmpty(t, i.data(t)["token-0-1"])
+		for j := range said {
+			said[j] = "Warning FailedTrustBundle The pod's trust bundles: " + said[j]
+		}
+		require.Equal(t, said, i.Told())
 	}
+	of := schema.GroupResource{Resource: "clustertrustbundles"}
+	refuse = apierrors.NewForbidden(of, "", errors.New("no right"))
+	says("", "the control plane refuses to list ClusterTrustBundles: does the kubeconfig of the VirtualCluster have the right?")
+	require.NotContains(t, i.data(t), "bundle-0-0", "so that no kubelet starts it")
+	refuse = apierrors.NewNotFound(of, "")
+	says("", "the control plane serves no ClusterTrustBundles of certificates.k8s.io/v1")
+	refuse = nil
+	says("", "there is no ClusterTrustBundle one")
+	content := certificate(t, "a")
+	require.NoError(t, tenant.Create(t.Context(), bundle("one", "", content, nil)))
+	says(content)
+	refuse = apierrors.NewServiceUnavailable("no answer")
+	says(content, "the control plane did not answer")
+	refuse = nil
+	says(content)
 }
 
-// TestTrustBundlesAreBounded: a hostile control plane has neither many of our requests nor much of the super cluster's
-// store.
+// TestTrustBundlesAreBounded: a hostile control plane has neither many of our requests nor much of our memory, nor of the
+// super cluster's store.
 func TestTrustBundlesAreBounded(t *testing.T) {
 	t.Parallel()
 	asked, refuse := 0, error(nil)
-	var many []corev1.ClusterTrustBundleProjection
-	for j := range 17 {
-		many = append(many, corev1.ClusterTrustBundleProjection{Name: ptr.To("one"), Path: fmt.Sprint(j)})
+	all := corev1.ClusterTrustBundleProjection{SignerName: ptr.To("example.com/s"), LabelSelector: &metav1.LabelSelector{}, Path: "all.pem"}
+	told := func(i *issuer) []string {
+		t.Helper()
+		_, err := i.reconcile(t)
+		require.NoError(t, err)
+		return i.Told()
 	}
-	i, _ := newBundler(t, &asked, &refuse, many...)
-	_, err := i.reconcile(t)
-	require.ErrorContains(t, err, "waiting for ")
-	require.Zero(t, asked)
-	require.Equal(t, []string{"Warning FailedTrustBundle The pod projects 17 trust bundles: at most 16 are there"}, i.Told())
+	i, _ := newBundler(t, &asked, &refuse, slices.Repeat([]corev1.ClusterTrustBundleProjection{all}, 17)...)
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: it projects 17, 17 of them of a signer, and may project 256 and 16"}, told(i))
 
-	i, tenant := newBundler(t, &asked, &refuse, corev1.ClusterTrustBundleProjection{SignerName: ptr.To("example.com/s"), LabelSelector: &metav1.LabelSelector{}, Path: "all.pem"})
 	text := certificate(t, strings.Repeat("x", 60))
-	for j := range 800 {
+	i, tenant := newBundler(t, &asked, &refuse, slices.Repeat([]corev1.ClusterTrustBundleProjection{{Name: ptr.To("example.com:s:0")}}, 150)...)
+	for j := range 1000 {
 		require.NoError(t, tenant.Create(t.Context(), bundle(fmt.Sprintf("example.com:s:%d", j), "example.com/s", text, nil)))
 	}
-	_, err = i.reconcile(t)
-	require.NoError(t, err, "the same certificate is there once")
-	require.Equal(t, text, i.data(t)["bundle-0-0"])
-	for j := range 800 {
-		stored := bundle(fmt.Sprintf("example.com:s:%d", j), "", "", nil)
-		require.NoError(t, tenant.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))
-		stored.Spec.TrustBundle = "nonsense"
-		require.NoError(t, tenant.Update(t.Context(), stored))
+	require.Empty(t, told(i))
+	require.Len(t, i.data(t), 150)
+
+	for j := range 1000 {
+		require.NoError(t, tenant.Create(t.Context(), bundle(fmt.Sprintf("more:%d", j), "example.com/s", text+text, nil)))
 	}
+	i.later(time.Minute)
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: the control plane has more than 1024 kB of ClusterTrustBundles"}, told(i))
+	require.Len(t, i.data(t), 150, "what was read before stays")
+
+	i, tenant = newBundler(t, &asked, &refuse, slices.Repeat([]corev1.ClusterTrustBundleProjection{all}, 16)...)
+	for j := range 100 {
+		require.NoError(t, tenant.Create(t.Context(), bundle(fmt.Sprintf("example.com:s:%d", j), "example.com/s", certificate(t, fmt.Sprint(j)), nil)))
+	}
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: they are more than 512 kB"}, told(i))
+	require.Empty(t, i.data(t))
+}
+
+// TestTrustBundlesBeyondALimit: what a tenant may not have more of keeps no token from being renewed.
+func TestTrustBundlesBeyondALimit(t *testing.T) {
+	t.Parallel()
+	asked, refuse := 0, error(nil)
+	i, tenant := newBundler(t, &asked, &refuse, corev1.ClusterTrustBundleProjection{Name: ptr.To("one"), Path: "one.pem"})
+	i.pod.Spec.Volumes[0].Projected.Sources = append(i.pod.Spec.Volumes[0].Projected.Sources, corev1.VolumeProjection{
+		ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: ptr.To[int64](1000)},
+	})
+	small := certificate(t, "a")
+	stored := bundle("one", "", small, nil)
+	require.NoError(t, tenant.Create(t.Context(), stored))
+	_, err := i.reconcile(t)
+	require.NoError(t, err)
+	token := i.data(t)["token-0-1"]
+	i.Tenant.Policy = &policy.Ref{}
+	i.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+		spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "tokens", Count: 10, Bytes: resource.MustParse("5k")}}
+	}))
+	stored.Spec.TrustBundle = ""
+	for j := range 20 {
+		stored.Spec.TrustBundle += certificate(t, fmt.Sprint(j))
+	}
+	require.NoError(t, tenant.Update(t.Context(), stored))
+	i.later(900 * time.Second)
 	_, err = i.reconcile(t)
 	require.NoError(t, err)
-	require.Equal(t, text, i.data(t)["bundle-0-0"], "what cannot be read changes nothing")
+	require.Equal(t, small, i.data(t)["bundle-0-0"])
+	require.NotEqual(t, token, i.data(t)["token-0-1"])
+	require.Contains(t, i.Told()[0], "TenantLimit")
 }

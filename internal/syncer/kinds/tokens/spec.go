@@ -34,7 +34,7 @@ func Spec() kind.Spec {
 }
 
 // podWakesToken enqueues the tokens of a tenant's pod that changed, and of a super pod that was created or deleted.
-// Volumes are immutable: a pod without tokens never has any.
+// Volumes are immutable: a pod without tokens and trust bundles never has any.
 func podWakesToken(_ *kind.Env, change kind.Change) []engine.Key {
 	if change.Side == kind.TenantSide {
 		if tenantPod, isPod := change.Object().(*corev1.Pod); isPod && !hasAny(&tenantPod.Spec) {

@@ -12,11 +12,11 @@ import (
 type TokenStep int
 
 const (
-	// TokenStepNone writes nothing: the pod needs no tokens now, or an event will enqueue the key.
+	// TokenStepNone writes nothing: the pod needs no tokens or trust bundles now, or an event will enqueue the key.
 	TokenStepNone TokenStep = iota
 	// TokenStepForget clears the warning about a pod that is gone and has no Secret.
 	TokenStepForget
-	// TokenStepIssue requests the tokens that are missing or due, and writes them to the Secret.
+	// TokenStepIssue requests the tokens that are missing or due, and writes them and the trust bundles to the Secret.
 	TokenStepIssue
 	// TokenStepWarnConflict warns the tenant that another owner has a Secret of that name in the super cluster.
 	TokenStepWarnConflict

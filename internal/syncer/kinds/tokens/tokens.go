@@ -72,7 +72,7 @@ func (t *Tokens) perform(ctx context.Context, step TokenStep, pair *tokenPair) (
 	case TokenStepNone:
 		return 0, nil
 	case TokenStepForget:
-		t.env.Settle(pair.key)
+		t.settle(pair)
 		return 0, nil
 	case TokenStepIssue:
 		return t.issue(ctx, pair)
@@ -83,6 +83,12 @@ func (t *Tokens) perform(ctx context.Context, step TokenStep, pair *tokenPair) (
 		return 0, t.deleteSecret(ctx, pair)
 	}
 	return 0, fmt.Errorf("step %v of tokens is not implemented", step)
+}
+
+// settle clears all that was warned about a pod.
+func (t *Tokens) settle(pair *tokenPair) {
+	t.env.Settle(pair.key)
+	t.env.Warnings.Clear(kind.Topic{Key: pair.key, Of: ofBundles})
 }
 
 // issue requests what is missing or due and writes the Secret. It returns after what time the next of it is due.
@@ -101,42 +107,15 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 		t.warnNotIssued(pair, err)
 		return 0, err
 	}
-	missing, err := t.gather(ctx, pair, desired)
-	if err != nil {
-		t.warnNotGathered(pair, err)
+	hasBundles := t.addBundles(ctx, pair, desired)
+	if err := t.write(ctx, pair, desired, issued); err != nil {
 		return 0, err
 	}
-	if missing != "" {
-		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedTrustBundle, missing)
+	after := next.Sub(t.env.Clock.Now())
+	if hasBundles && (next.IsZero() || after > bundlePeriod) {
+		after = bundlePeriod + renewalJitter(pair.key)
 	}
-	if err := t.write(ctx, pair, desired, issued, missing == ""); err != nil {
-		return 0, err
-	}
-	if missing != "" {
-		return 0, engine.Waitf("the trust bundles of the pod")
-	}
-	return t.again(pair, next), nil
-}
-
-// again returns after what time the tokens or the trust bundles of a pod are due, the first of which next is.
-func (t *Tokens) again(pair *tokenPair, next time.Time) time.Duration {
-	after := bundlePeriod + renewalJitter(pair.key)
-	if len(bundleProjections(&pair.tenantPod.Spec)) == 0 {
-		after = next.Sub(t.env.Clock.Now())
-	} else if !next.IsZero() {
-		after = min(after, next.Sub(t.env.Clock.Now()))
-	}
-	return max(after, time.Second)
-}
-
-// warnNotGathered warns the tenant that its own API server refuses what is asked for trust bundles.
-func (t *Tokens) warnNotGathered(pair *tokenPair, err error) {
-	switch {
-	case apierrors.IsNotFound(err):
-		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedTrustBundle, "The control plane serves no ClusterTrustBundles of certificates.k8s.io/v1, which the pod projects")
-	case engine.IsRefusal(err), apierrors.IsInternalError(err):
-		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedTrustBundle, fmt.Sprintf("Reading the pod's trust bundles: %v", err))
-	}
+	return max(after, time.Second), nil
 }
 
 // warnNotIssued warns the tenant that its own API server refuses a token, fails, or issues one that cannot be kept. It
@@ -155,9 +134,8 @@ func (t *Tokens) warnNotIssued(pair *tokenPair, err error) {
 }
 
 // write creates or updates the Secret in the super cluster if it differs from desired, which has the data already. It
-// writes nothing where that would exceed a limit of the tenant (Env.Fits). isWhole is whether nothing is missing, so that
-// a later warning is a new one.
-func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken, isWhole bool) error {
+// writes nothing where that would exceed a limit of the tenant (Env.Fits).
+func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken) error {
 	records, err := json.Marshal(issued)
 	if err != nil {
 		return fmt.Errorf("encoding the records of tokens: %w", err)
@@ -173,15 +151,14 @@ func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Sec
 	write := func() error { return t.env.Super.Create(ctx, desired) }
 	if pair.secret != nil {
 		if equality.Semantic.DeepEqual(pair.secret, desired) {
-			if isWhole {
-				t.env.Settle(pair.key)
-			}
+			t.env.Settle(pair.key)
 			return nil
 		}
 		existing = pair.secret
 		write = func() error { return t.env.Super.Update(ctx, desired) }
 	}
-	if !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
+	if !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) &&
+		(!keepBundles(pair, desired) || !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing)) {
 		return nil
 	}
 	err = write()
@@ -227,6 +204,6 @@ func (t *Tokens) deleteSecret(ctx context.Context, pair *tokenPair) error {
 	case !lacks:
 		return engine.Waitf("the cache of the tenant's pods")
 	}
-	t.env.Settle(pair.key)
+	t.settle(pair)
 	return t.env.Remove(ctx, t.env.Super, kind.Token, "delete", pair.secret, nil, proven)
 }
