@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -28,15 +29,19 @@ const (
 	// bundlePeriod is after how long the ClusterTrustBundles of a tenant are read again, all in one list, for as long as a
 	// pod of it wants one. Few tenants have any, and they change with authorities: no watch is held for them.
 	bundlePeriod = time.Minute
-	// bundleTimeout is how long that may take: the tokens of the pod are written afterwards.
-	bundleTimeout = 4 * time.Second
+	// bundleTimeout is how long that may take, and writeTime how much of a reconcile is left for the write after it, at
+	// least: the tokens of the pod do not wait.
+	bundleTimeout, writeTime = 3 * time.Second, 3 * time.Second
 	// maxBundles and maxSelectors are how many trust bundles a pod may project, by name and by signer.
 	maxBundles, maxSelectors = 256, 16
-	// maxStore is how much the ClusterTrustBundles of a tenant may be together, in bytes of their texts, names and labels,
-	// bundlesInPage how many one answer has, each of a megabyte at most, and maxPages how many answers.
-	maxStore, bundlesInPage, maxPages = 1 << 20, 8, 512
 	// maxBundleSize is the size in bytes of all bundles of a pod: a Secret has a megabyte, and its tokens 256 kB of it.
 	maxBundleSize = 512 << 10
+	// maxStore is how much the ClusterTrustBundles of a tenant may be together, in bytes as they are sent, but for those that
+	// are larger than maxBundleSize: none of these goes into a pod. bundlesInPage is how many one answer has, and maxPages
+	// how many answers.
+	maxStore, bundlesInPage, maxPages = 4 << 20, 8, 512
+	// perLabel is what a label costs in memory besides its text, in bytes.
+	perLabel = 64
 	// ofBundles is the topic of warnings about a pod's trust bundles, beside those about its tokens.
 	ofBundles = "bundles"
 	// typeCertificate is that of a block in PEM.
@@ -62,121 +67,139 @@ func bundleProjections(spec *corev1.PodSpec) map[string]*corev1.ClusterTrustBund
 	return projections
 }
 
-// bundle is a ClusterTrustBundle: the certificates in it, in DER, and nothing else of its text.
+// bundle is a ClusterTrustBundle: the certificates in it, in DER, sorted and each once, and nothing else of its text.
 type bundle struct {
 	signer       string
 	labels       labels.Set
 	certificates [][]byte
+	// tooLarge is whether it is larger than maxBundleSize: it has no certificates then.
+	tooLarge bool
 }
 
 // bundles are all of a tenant, as its API server said last. It is immutable.
 type bundles struct {
+	// byName is nil where they are not known.
 	byName map[string]*bundle
-	// why says why they are not known, "" if they are.
+	// why says why the API server gives none, or no newer ones, "" if it does. It does not depend on its words, which are
+	// others each time.
 	why string
+	// isSilent is whether it did not answer: that is no pod's fault, and nobody is told.
+	isSilent bool
+	read     time.Time
 }
 
 // bundleStore holds the bundles of a tenant for as long as it is connected.
 type bundleStore struct {
-	mu   sync.Mutex
-	last *bundles
-	next time.Time
+	// reading is held by whoever reads them: others take what there is.
+	reading sync.Mutex
+	last    atomic.Pointer[bundles]
 }
 
-// read returns the bundles of a tenant, of bundlePeriod ago at most. Where they cannot be read it returns those that were,
-// with the reason.
-func (s *bundleStore) read(ctx context.Context, c client.Reader, clock clock.PassiveClock) *bundles {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := clock.Now()
-	if s.last != nil && now.Before(s.next) {
-		return s.last
+// get returns the bundles of a tenant, of bundlePeriod ago where its API server answers in time.
+func (s *bundleStore) get(ctx context.Context, c client.Reader, clock clock.PassiveClock) *bundles {
+	last := s.last.Load()
+	if last == nil {
+		last = &bundles{isSilent: true}
 	}
-	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
+	if now := clock.Now(); !last.read.IsZero() && now.Before(last.read.Add(bundlePeriod)) || !hasTime(ctx) || !s.reading.TryLock() {
+		return last
+	}
+	defer s.reading.Unlock()
+	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	read, why := readBundles(ctx, c)
-	if why != "" && s.last != nil {
-		read = s.last.byName
+	read := readBundles(limited, c)
+	if read.byName == nil {
+		read.byName = last.byName
 	}
-	s.last, s.next = &bundles{byName: read, why: why}, now.Add(bundlePeriod)
-	return s.last
+	read.read = clock.Now()
+	s.last.Store(read)
+	return read
 }
 
-// readBundles lists the bundles of a tenant, and says why it does not. What is said does not depend on the words of its API
-// server, which are others each time.
-func readBundles(ctx context.Context, c client.Reader) (byName map[string]*bundle, why string) {
-	byName = map[string]*bundle{}
-	size, next := 0, ""
+// hasTime reports whether a reconcile has time for bundles and for what comes after them.
+func hasTime(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return !limited || time.Until(deadline) > bundleTimeout+writeTime
+}
+
+// readBundles lists the bundles of a tenant.
+func readBundles(ctx context.Context, c client.Reader) *bundles {
+	tooMuch := fmt.Sprintf("the control plane has more than %d kB of ClusterTrustBundles", maxStore>>10)
+	byName, size, next := map[string]*bundle{}, 0, ""
 	for range maxPages {
 		var list certificatesv1.ClusterTrustBundleList
 		err := c.List(ctx, &list, client.Limit(bundlesInPage), client.Continue(next))
 		switch {
 		case apierrors.IsNotFound(err):
-			return nil, "the control plane serves no ClusterTrustBundles of certificates.k8s.io/v1"
+			return &bundles{why: "the control plane serves no ClusterTrustBundles of certificates.k8s.io/v1"}
 		case engine.IsRefusal(err):
-			return nil, "the control plane refuses to list ClusterTrustBundles: does the kubeconfig of the VirtualCluster have the right?"
+			return &bundles{why: "the control plane refuses to list ClusterTrustBundles: does the kubeconfig of the VirtualCluster have the right?"}
 		case err != nil:
-			return nil, "the control plane did not answer"
+			return &bundles{isSilent: true}
 		}
 		for i := range list.Items {
 			item := &list.Items[i]
-			if size += sizeOf(item); size > maxStore {
-				return nil, tooMany
+			of := &bundle{signer: item.Spec.SignerName, labels: item.Labels}
+			if of.tooLarge = len(item.Spec.TrustBundle) > maxBundleSize; of.tooLarge {
+				item.Spec.TrustBundle = ""
 			}
-			byName[item.Name] = &bundle{signer: item.Spec.SignerName, labels: item.Labels, certificates: certificatesIn(item.Spec.TrustBundle)}
+			if size += item.Size() + perLabel*len(item.Labels); size > maxStore {
+				return &bundles{why: tooMuch}
+			}
+			of.certificates = certificatesIn(item.Spec.TrustBundle)
+			byName[item.Name] = of
 		}
 		if next = list.Continue; next == "" {
-			return byName, ""
+			return &bundles{byName: byName}
 		}
 	}
-	return nil, tooMany
+	return &bundles{why: tooMuch}
 }
 
-// tooMany says why none of a tenant's bundles are kept.
-var tooMany = fmt.Sprintf("the control plane has more than %d kB of ClusterTrustBundles", maxStore>>10)
-
-func sizeOf(item *certificatesv1.ClusterTrustBundle) int {
-	size := len(item.Spec.TrustBundle) + len(item.Spec.SignerName) + len(item.Name)
-	for key, value := range item.Labels {
-		size += len(key) + len(value)
-	}
-	return size
-}
-
-// certificatesIn returns the blocks of a text in PEM that are certificates.
+// certificatesIn returns the blocks of a text in PEM that are certificates, sorted, and each once.
 func certificatesIn(text string) (found [][]byte) {
 	for rest := []byte(text); ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return found
+			return unique(found)
 		}
-		if block.Type == typeCertificate {
+		if block.Type == typeCertificate && len(block.Bytes) > 0 {
 			found = append(found, block.Bytes)
 		}
 	}
 }
 
+func unique(certificates [][]byte) [][]byte {
+	slices.SortFunc(certificates, bytes.Compare)
+	return slices.CompactFunc(certificates, bytes.Equal)
+}
+
 // selected returns the certificates that a projection is of, in PEM, each once and in an order of their own, so that what
-// is equal reads equal; nil for none.
-func (b *bundles) selected(projection *corev1.ClusterTrustBundleProjection) []byte {
+// is equal reads equal; nil for none. tooLarge is the name of one that is not among them, "" for none.
+func (b *bundles) selected(projection *corev1.ClusterTrustBundleProjection) (content []byte, tooLarge string) {
 	var certificates [][]byte
+	add := func(name string, item *bundle) {
+		if certificates = append(certificates, item.certificates...); item.tooLarge {
+			tooLarge = name
+		}
+	}
 	if name := ptr.Deref(projection.Name, ""); name != "" {
 		if named := b.byName[name]; named != nil {
-			certificates = slices.Clone(named.certificates)
+			add(name, named)
 		}
 	} else if selector, err := metav1.LabelSelectorAsSelector(projection.LabelSelector); err == nil { // nil selects none, and an empty one all
-		for _, item := range b.byName {
-			if item.signer == ptr.Deref(projection.SignerName, "") && selector.Matches(item.labels) {
-				certificates = append(certificates, item.certificates...)
+		for _, name := range slices.Sorted(maps.Keys(b.byName)) {
+			if item := b.byName[name]; item.signer == ptr.Deref(projection.SignerName, "") && selector.Matches(item.labels) {
+				add(name, item)
 			}
 		}
+		certificates = unique(certificates)
 	}
-	slices.SortFunc(certificates, bytes.Compare)
 	var text bytes.Buffer
-	for _, certificate := range slices.CompactFunc(certificates, bytes.Equal) {
+	for _, certificate := range certificates {
 		_ = pem.Encode(&text, &pem.Block{Type: typeCertificate, Bytes: certificate}) // a buffer takes all
 	}
-	return text.Bytes()
+	return text.Bytes(), tooLarge
 }
 
 // gather returns the trust bundles of a pod by data key, had being those in its Secret, and says why they are not what the
@@ -203,7 +226,10 @@ func (b *bundles) gather(spec *corev1.PodSpec, had map[string][]byte) (data map[
 	size := 0
 	for _, dataKey := range slices.Sorted(maps.Keys(projections)) {
 		projection := projections[dataKey]
-		content := b.selected(projection)
+		content, tooLarge := b.selected(projection)
+		if tooLarge != "" {
+			why = cmp.Or(why, fmt.Sprintf("ClusterTrustBundle %s is more than %d kB", tooLarge, maxBundleSize>>10))
+		}
 		if len(content) == 0 && !ptr.Deref(projection.Optional, false) {
 			why = cmp.Or(why, "there is no "+describe(projection))
 			isThere := false
@@ -211,11 +237,10 @@ func (b *bundles) gather(spec *corev1.PodSpec, had map[string][]byte) (data map[
 				continue
 			}
 		}
+		if size += len(content); size > maxBundleSize {
+			return kept, fmt.Sprintf("they are more than %d kB", maxBundleSize>>10)
+		}
 		data[dataKey] = content
-		size += len(content)
-	}
-	if size > maxBundleSize {
-		return kept, fmt.Sprintf("they are more than %d kB", maxBundleSize>>10)
 	}
 	return data, why
 }
@@ -255,11 +280,14 @@ func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1
 	}
 	place := kind.Kept[bundleStore](pair.tenant)
 	place.CompareAndSwap(nil, &bundleStore{})
-	data, why := place.Load().read(ctx, pair.tenant.Client, t.env.Clock).gather(&pair.tenantPod.Spec, secret.Data)
+	known := place.Load().get(ctx, pair.tenant.Client, t.env.Clock)
+	data, why := known.gather(&pair.tenantPod.Spec, secret.Data)
 	topic := kind.Topic{Key: pair.key, Of: ofBundles}
-	if why == "" {
+	switch {
+	case why == "" && known.isSilent: // what was said stays said
+	case why == "":
 		t.env.Warnings.Clear(topic)
-	} else {
+	default:
 		t.env.WarnAbout(pair.tenant, topic, pair.tenantPod, kind.ReasonFailedTrustBundle, "The pod's trust bundles: "+why)
 	}
 	if secret.Data == nil {

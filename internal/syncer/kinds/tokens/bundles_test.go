@@ -167,7 +167,7 @@ func TestTrustBundlesThatAreNotThere(t *testing.T) {
 	require.NoError(t, tenant.Create(t.Context(), bundle("one", "", content, nil)))
 	says(content)
 	refuse = apierrors.NewServiceUnavailable("no answer")
-	says(content, "the control plane did not answer")
+	says(content) // an API server that does not answer is no pod's fault
 	refuse = nil
 	says(content)
 }
@@ -195,11 +195,14 @@ func TestTrustBundlesAreBounded(t *testing.T) {
 	require.Empty(t, told(i))
 	require.Len(t, i.data(t), 150)
 
-	for j := range 1000 {
-		require.NoError(t, tenant.Create(t.Context(), bundle(fmt.Sprintf("more:%d", j), "example.com/s", text+text, nil)))
+	require.NoError(t, tenant.Create(t.Context(), bundle("large", "example.com/s", strings.Repeat(text, 1000), nil)))
+	i.later(time.Minute)
+	require.Empty(t, told(i), "one that is too large is nobody's who does not want it")
+	for j := range 14 {
+		require.NoError(t, tenant.Create(t.Context(), bundle(fmt.Sprintf("more:%d", j), "example.com/s", strings.Repeat(text, 600), nil)))
 	}
 	i.later(time.Minute)
-	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: the control plane has more than 1024 kB of ClusterTrustBundles"}, told(i))
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: the control plane has more than 4096 kB of ClusterTrustBundles"}, told(i))
 	require.Len(t, i.data(t), 150, "what was read before stays")
 
 	i, tenant = newBundler(t, &asked, &refuse, slices.Repeat([]corev1.ClusterTrustBundleProjection{all}, 16)...)
@@ -239,4 +242,28 @@ func TestTrustBundlesBeyondALimit(t *testing.T) {
 	require.Equal(t, small, i.data(t)["bundle-0-0"])
 	require.NotEqual(t, token, i.data(t)["token-0-1"])
 	require.Contains(t, i.Told()[0], "TenantLimit")
+	writes := i.data(t)
+	i.later(time.Minute)
+	_, err = i.reconcile(t)
+	require.NoError(t, err)
+	require.Equal(t, writes, i.data(t))
+}
+
+// TestAPodOfOneBundleManyTimes: what a pod may not have is not made.
+func TestAPodOfOneBundleManyTimes(t *testing.T) {
+	t.Parallel()
+	asked, refuse := 0, error(nil)
+	i, tenant := newBundler(t, &asked, &refuse, slices.Repeat([]corev1.ClusterTrustBundleProjection{{Name: ptr.To("one")}}, 256)...)
+	text := ""
+	for j := range 500 {
+		text += certificate(t, fmt.Sprint(j))
+	}
+	require.NoError(t, tenant.Create(t.Context(), bundle("one", "", text, nil)))
+	allocated := testing.Benchmark(func(b *testing.B) {
+		for range b.N {
+			_, _ = i.reconcile(t)
+		}
+	}).AllocedBytesPerOp()
+	require.Less(t, allocated, int64(16<<20))
+	require.Empty(t, i.data(t))
 }

@@ -134,7 +134,7 @@ func (t *Tokens) warnNotIssued(pair *tokenPair, err error) {
 }
 
 // write creates or updates the Secret in the super cluster if it differs from desired, which has the data already. It
-// writes nothing where that would exceed a limit of the tenant (Env.Fits).
+// writes nothing where that would exceed a limit of the tenant (Env.Fits), and not the trust bundles where these would.
 func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken) error {
 	records, err := json.Marshal(issued)
 	if err != nil {
@@ -157,9 +157,10 @@ func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Sec
 		existing = pair.secret
 		write = func() error { return t.env.Super.Update(ctx, desired) }
 	}
-	if !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) &&
-		(!keepBundles(pair, desired) || !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing)) {
-		return nil
+	if !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
+		if !keepBundles(pair, desired) || equality.Semantic.DeepEqual(pair.secret, desired) || !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
+			return nil
+		}
 	}
 	err = write()
 	t.env.Unadmit(pair.key, existing, err)
