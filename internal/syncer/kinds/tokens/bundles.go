@@ -29,6 +29,9 @@ const (
 	// bundlePeriod is after how long the ClusterTrustBundles of a tenant are read again, all in one list, for as long as a
 	// pod of it wants one. Few tenants have any, and they change with authorities: no watch is held for them.
 	bundlePeriod = time.Minute
+	// missingPeriod is the same while a pod waits for one that is missing, at least: it grows with the age of the pod to
+	// bundlePeriod, by one part in missingParts.
+	missingPeriod, missingParts = 5 * time.Second, 4
 	// bundleTimeout is how long that may take, and writeTime how much of a reconcile is left for the write after it, at
 	// least: the tokens of the pod do not wait.
 	bundleTimeout, writeTime = 3 * time.Second, 3 * time.Second
@@ -95,13 +98,13 @@ type bundleStore struct {
 	last    atomic.Pointer[bundles]
 }
 
-// get returns the bundles of a tenant, of bundlePeriod ago where its API server answers in time.
-func (s *bundleStore) get(ctx context.Context, c client.Reader, clock clock.PassiveClock) *bundles {
+// get returns the bundles of a tenant, of period ago at most where its API server answers in time.
+func (s *bundleStore) get(ctx context.Context, c client.Reader, clock clock.PassiveClock, period time.Duration) *bundles {
 	last := s.last.Load()
 	if last == nil {
 		last = &bundles{isSilent: true}
 	}
-	if now := clock.Now(); !last.read.IsZero() && now.Before(last.read.Add(bundlePeriod)) || !hasTime(ctx) || !s.reading.TryLock() {
+	if now := clock.Now(); !last.read.IsZero() && now.Before(last.read.Add(period)) || !hasTime(ctx) || !s.reading.TryLock() {
 		return last
 	}
 	defer s.reading.Unlock()
@@ -273,14 +276,17 @@ func keepBundles(pair *tokenPair, secret *corev1.Secret) (changed bool) {
 }
 
 // addBundles puts the trust bundles of a pod into secret, the Secret as it is to be, and warns the tenant where they are
-// not what the pod wants. Tokens do not wait for them. It reports whether there are any.
-func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1.Secret) bool {
-	if len(bundleProjections(&pair.tenantPod.Spec)) == 0 {
-		return false
+// not what the pod wants. Tokens do not wait for them. It returns after what time they are to be looked at again, 0 if
+// there are none.
+func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1.Secret) time.Duration {
+	projections := bundleProjections(&pair.tenantPod.Spec)
+	if len(projections) == 0 {
+		return 0
 	}
 	place := kind.Kept[bundleStore](pair.tenant)
 	place.CompareAndSwap(nil, &bundleStore{})
-	known := place.Load().get(ctx, pair.tenant.Client, t.env.Clock)
+	age := t.env.Clock.Since(pair.tenantPod.CreationTimestamp.Time)
+	known := place.Load().get(ctx, pair.tenant.Client, t.env.Clock, periodOf(projections, secret.Data, age))
 	data, why := known.gather(&pair.tenantPod.Spec, secret.Data)
 	topic := kind.Topic{Key: pair.key, Of: ofBundles}
 	switch {
@@ -294,5 +300,16 @@ func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1
 		secret.Data = map[string][]byte{}
 	}
 	maps.Copy(secret.Data, data)
-	return true
+	return periodOf(projections, secret.Data, age)
+}
+
+// periodOf returns how old the bundles of a tenant may be for a pod of an age that has data: missingPeriod and more while
+// one is missing without which it does not start.
+func periodOf(projections map[string]*corev1.ClusterTrustBundleProjection, data map[string][]byte, age time.Duration) time.Duration {
+	for dataKey := range projections {
+		if _, isThere := data[dataKey]; !isThere {
+			return min(max(age/missingParts, missingPeriod), bundlePeriod)
+		}
+	}
+	return bundlePeriod
 }

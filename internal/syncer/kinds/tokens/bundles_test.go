@@ -172,6 +172,36 @@ func TestTrustBundlesThatAreNotThere(t *testing.T) {
 	says(content)
 }
 
+// TestAPodWaitsForATrustBundle: a missing one is looked for after seconds first, and more rarely the longer its pod waits.
+func TestAPodWaitsForATrustBundle(t *testing.T) {
+	t.Parallel()
+	asked, refuse := 0, error(nil)
+	i, tenant := newBundler(t, &asked, &refuse, corev1.ClusterTrustBundleProjection{Name: ptr.To("one"), Path: "one.pem"})
+	i.pod.CreationTimestamp = metav1.NewTime(i.clock.Now())
+	waits := func(least time.Duration, reads int) {
+		t.Helper()
+		after, err := i.reconcile(t)
+		require.NoError(t, err)
+		require.InDelta(t, least, after, float64(least/4))
+		require.GreaterOrEqual(t, after, least)
+		require.Equal(t, reads, asked)
+	}
+	waits(5*time.Second, 1)
+	i.later(4 * time.Second)
+	waits(5*time.Second, 1)
+	i.later(56 * time.Second)
+	waits(15*time.Second, 2)
+	i.later(time.Hour)
+	waits(time.Minute, 3)
+	require.NoError(t, tenant.Create(t.Context(), bundle("one", "", certificate(t, "a"), nil)))
+	i.pod.CreationTimestamp = metav1.NewTime(i.clock.Now())
+	i.later(5 * time.Second)
+	waits(time.Minute, 4)
+	require.NotEmpty(t, i.data(t)["bundle-0-0"])
+	i.later(50 * time.Second)
+	waits(time.Minute, 4)
+}
+
 // TestTrustBundlesAreBounded: a hostile control plane has neither many of our requests nor much of our memory, nor of the
 // super cluster's store.
 func TestTrustBundlesAreBounded(t *testing.T) {

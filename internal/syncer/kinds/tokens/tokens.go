@@ -20,8 +20,9 @@ import (
 )
 
 // Tokens keeps, for every pod with projected tokens or trust bundles, a Secret in the super namespace that holds them:
-// tokens of the tenant's API server, bound to the tenant's pod, and certificates of its ClusterTrustBundles. A key's name is "<pod>/<UID of the pod>". A reconcile reads both
-// sides from caches, NextTokenStep chooses one step, and perform executes it.
+// tokens of the tenant's API server, bound to the tenant's pod, and certificates of its ClusterTrustBundles. A key's name
+// is "<pod>/<UID of the pod>". A reconcile reads both sides from caches, NextTokenStep chooses one step, and perform
+// executes it.
 type Tokens struct{ env *kind.Env }
 
 var _ engine.Kind = &Tokens{}
@@ -107,13 +108,13 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 		t.warnNotIssued(pair, err)
 		return 0, err
 	}
-	hasBundles := t.addBundles(ctx, pair, desired)
+	period := t.addBundles(ctx, pair, desired)
 	if err := t.write(ctx, pair, desired, issued); err != nil {
 		return 0, err
 	}
 	after := next.Sub(t.env.Clock.Now())
-	if hasBundles && (next.IsZero() || after > bundlePeriod) {
-		after = bundlePeriod + renewalJitter(pair.key)
+	if period > 0 && (next.IsZero() || after > period) {
+		after = period + renewalJitter(pair.key)/(bundlePeriod/period)
 	}
 	return max(after, time.Second), nil
 }
