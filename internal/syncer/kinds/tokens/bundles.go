@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,14 +36,17 @@ const (
 	// bundleTimeout is how long that may take, and writeTime how much of a reconcile is left for the write after it, at
 	// least: the tokens of the pod do not wait.
 	bundleTimeout, writeTime = 3 * time.Second, 3 * time.Second
-	// maxBundles and maxSelectors are how many trust bundles a pod may project, by name and by signer.
-	maxBundles, maxSelectors = 256, 16
+	// maxBundles and maxSelectors are how many trust bundles a pod may project, by name and by signer, and maxRequirements
+	// how many labels, expressions and values its selectors may have together.
+	maxBundles, maxSelectors, maxRequirements = 256, 16, 256
 	// maxBundleSize is the size in bytes of all bundles of a pod: a Secret has a megabyte, and its tokens 256 kB of it.
 	maxBundleSize = 512 << 10
-	// maxStore is how much the ClusterTrustBundles of a tenant may be together, in bytes as they are sent, but for those that
-	// are larger than maxBundleSize: none of these goes into a pod. bundlesInPage is how many one answer has, and maxPages
-	// how many answers.
-	maxStore, bundlesInPage, maxPages = 4 << 20, 8, 512
+	// maxItems and maxStore are how many ClusterTrustBundles of a tenant are read, and their size together, in bytes as they
+	// are sent. Of those that are larger than maxBundleSize none goes into a pod: they are read up to maxListed with the
+	// others. bundlesInPage is how many are asked for at once, and maxPages how often.
+	maxItems, maxStore, maxListed, bundlesInPage, maxPages = 4096, 4 << 20, 16 << 20, 64, 512
+	// readRate is how many bytes of bundles are read in missingPeriod, at most: a tenant that has more waits longer.
+	readRate = 1 << 20
 	// perLabel is what a label costs in memory besides its text, in bytes.
 	perLabel = 64
 	// ofBundles is the topic of warnings about a pod's trust bundles, beside those about its tokens.
@@ -88,7 +92,9 @@ type bundles struct {
 	why string
 	// isSilent is whether it did not answer: that is no pod's fault, and nobody is told.
 	isSilent bool
-	read     time.Time
+	// size is how much was read, in bytes, and read when.
+	size int
+	read time.Time
 }
 
 // bundleStore holds the bundles of a tenant for as long as it is connected.
@@ -98,23 +104,24 @@ type bundleStore struct {
 	last    atomic.Pointer[bundles]
 }
 
-// get returns the bundles of a tenant, of period ago at most where its API server answers in time.
-func (s *bundleStore) get(ctx context.Context, c client.Reader, clock clock.PassiveClock, period time.Duration) *bundles {
-	last := s.last.Load()
-	if last == nil {
-		last = &bundles{isSilent: true}
-	}
-	if now := clock.Now(); !last.read.IsZero() && now.Before(last.read.Add(period)) || !hasTime(ctx) || !s.reading.TryLock() {
-		return last
+// get returns the bundles of a tenant, of period ago at most where its API server answers in time and they are not much.
+func (s *bundleStore) get(ctx context.Context, c client.Reader, clocks clock.PassiveClock, period time.Duration) *bundles {
+	if !hasTime(ctx) || !s.reading.TryLock() {
+		return cmp.Or(s.last.Load(), &bundles{isSilent: true})
 	}
 	defer s.reading.Unlock()
+	last := cmp.Or(s.last.Load(), &bundles{isSilent: true})
+	period = max(period, missingPeriod*time.Duration(last.size/readRate))
+	if !last.read.IsZero() && clocks.Now().Before(last.read.Add(period)) {
+		return last
+	}
 	limited, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
 	read := readBundles(limited, c)
 	if read.byName == nil {
 		read.byName = last.byName
 	}
-	read.read = clock.Now()
+	read.read = clocks.Now()
 	s.last.Store(read)
 	return read
 }
@@ -127,36 +134,49 @@ func hasTime(ctx context.Context) bool {
 
 // readBundles lists the bundles of a tenant.
 func readBundles(ctx context.Context, c client.Reader) *bundles {
-	tooMuch := fmt.Sprintf("the control plane has more than %d kB of ClusterTrustBundles", maxStore>>10)
-	byName, size, next := map[string]*bundle{}, 0, ""
+	read := &bundles{byName: map[string]*bundle{}}
+	fits, next := 0, ""
 	for range maxPages {
 		var list certificatesv1.ClusterTrustBundleList
-		err := c.List(ctx, &list, client.Limit(bundlesInPage), client.Continue(next))
-		switch {
-		case apierrors.IsNotFound(err):
-			return &bundles{why: "the control plane serves no ClusterTrustBundles of certificates.k8s.io/v1"}
-		case engine.IsRefusal(err):
-			return &bundles{why: "the control plane refuses to list ClusterTrustBundles: does the kubeconfig of the VirtualCluster have the right?"}
-		case err != nil:
-			return &bundles{isSilent: true}
+		if err := c.List(ctx, &list, client.Limit(bundlesInPage), client.Continue(next)); err != nil {
+			why := refusedBecause(err, next != "")
+			return &bundles{why: why, isSilent: why == "", size: read.size}
 		}
 		for i := range list.Items {
 			item := &list.Items[i]
 			of := &bundle{signer: item.Spec.SignerName, labels: item.Labels}
+			read.size += item.Size()
 			if of.tooLarge = len(item.Spec.TrustBundle) > maxBundleSize; of.tooLarge {
 				item.Spec.TrustBundle = ""
 			}
-			if size += item.Size() + perLabel*len(item.Labels); size > maxStore {
-				return &bundles{why: tooMuch}
+			fits += item.Size() + perLabel*len(item.Labels)
+			if fits > maxStore || read.size > maxListed || len(read.byName) == maxItems {
+				return &bundles{size: read.size, why: fmt.Sprintf("the control plane has more ClusterTrustBundles than the %d, of %d kB, that are read", maxItems, maxStore>>10)}
 			}
 			of.certificates = certificatesIn(item.Spec.TrustBundle)
-			byName[item.Name] = of
+			read.byName[item.Name] = of
 		}
 		if next = list.Continue; next == "" {
-			return &bundles{byName: byName}
+			return read
 		}
 	}
-	return &bundles{why: tooMuch}
+	return &bundles{isSilent: true, size: read.size} // its answers have no end
+}
+
+// refusedBecause says why a list failed, "" where the API server did not answer. isLong is whether it had answered before.
+func refusedBecause(err error, isLong bool) string {
+	switch {
+	case apierrors.IsNotFound(err):
+		return "the control plane serves no ClusterTrustBundles of certificates.k8s.io/v1"
+	case engine.IsRefusal(err):
+		return "the control plane refuses to list ClusterTrustBundles: does the kubeconfig of the VirtualCluster have the right?"
+	case apierrors.IsInternalError(err):
+		return "the control plane cannot list ClusterTrustBundles: look at the log of the tenant's API server"
+	case isLong && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("the list of ClusterTrustBundles takes more than %v", bundleTimeout)
+	default:
+		return ""
+	}
 }
 
 // certificatesIn returns the blocks of a text in PEM that are certificates, sorted, and each once.
@@ -182,7 +202,8 @@ func unique(certificates [][]byte) [][]byte {
 func (b *bundles) selected(projection *corev1.ClusterTrustBundleProjection) (content []byte, tooLarge string) {
 	var certificates [][]byte
 	add := func(name string, item *bundle) {
-		if certificates = append(certificates, item.certificates...); item.tooLarge {
+		certificates = append(certificates, item.certificates...)
+		if item.tooLarge && (tooLarge == "" || name < tooLarge) {
 			tooLarge = name
 		}
 	}
@@ -191,8 +212,8 @@ func (b *bundles) selected(projection *corev1.ClusterTrustBundleProjection) (con
 			add(name, named)
 		}
 	} else if selector, err := metav1.LabelSelectorAsSelector(projection.LabelSelector); err == nil { // nil selects none, and an empty one all
-		for _, name := range slices.Sorted(maps.Keys(b.byName)) {
-			if item := b.byName[name]; item.signer == ptr.Deref(projection.SignerName, "") && selector.Matches(item.labels) {
+		for name, item := range b.byName {
+			if item.signer == ptr.Deref(projection.SignerName, "") && selector.Matches(item.labels) {
 				add(name, item)
 			}
 		}
@@ -205,40 +226,45 @@ func (b *bundles) selected(projection *corev1.ClusterTrustBundleProjection) (con
 	return text.Bytes(), tooLarge
 }
 
+// requirements returns how many labels, expressions and values a selector has.
+func requirements(selector *metav1.LabelSelector) (count int) {
+	if selector == nil {
+		return 0
+	}
+	for i := range selector.MatchExpressions {
+		count += 1 + len(selector.MatchExpressions[i].Values)
+	}
+	return count + len(selector.MatchLabels)
+}
+
 // gather returns the trust bundles of a pod by data key, had being those in its Secret, and says why they are not what the
 // pod wants, "" if they are. As a kubelet does, it gives an empty file for an optional bundle of which there is none;
-// without any other the pod does not start, and one that has it keeps it.
-func (b *bundles) gather(spec *corev1.PodSpec, had map[string][]byte) (data map[string][]byte, why string) {
-	projections := bundleProjections(spec)
-	kept, selectors := map[string][]byte{}, 0
+// without any other the pod does not start. A pod keeps what it has where something is missing or too large.
+func (b *bundles) gather(projections map[string]*corev1.ClusterTrustBundleProjection, had map[string][]byte) (data map[string][]byte, why string) {
+	kept, selectors, wants := map[string][]byte{}, 0, 0
 	for dataKey, projection := range projections {
 		if content, isThere := had[dataKey]; isThere {
 			kept[dataKey] = content
 		}
 		if ptr.Deref(projection.Name, "") == "" {
 			selectors++
+			wants += requirements(projection.LabelSelector)
 		}
 	}
 	switch {
 	case len(projections) > maxBundles || selectors > maxSelectors:
 		return kept, fmt.Sprintf("it projects %d, %d of them of a signer, and may project %d and %d", len(projections), selectors, maxBundles, maxSelectors)
+	case wants > maxRequirements:
+		return kept, fmt.Sprintf("its selectors have more than %d labels and expressions", maxRequirements)
 	case b.byName == nil:
 		return kept, b.why
 	}
 	data, why = map[string][]byte{}, b.why
 	size := 0
 	for _, dataKey := range slices.Sorted(maps.Keys(projections)) {
-		projection := projections[dataKey]
-		content, tooLarge := b.selected(projection)
-		if tooLarge != "" {
-			why = cmp.Or(why, fmt.Sprintf("ClusterTrustBundle %s is more than %d kB", tooLarge, maxBundleSize>>10))
-		}
-		if len(content) == 0 && !ptr.Deref(projection.Optional, false) {
-			why = cmp.Or(why, "there is no "+describe(projection))
-			isThere := false
-			if content, isThere = kept[dataKey]; !isThere {
-				continue
-			}
+		content, isThere, lacks := b.give(projections[dataKey], kept[dataKey])
+		if why = cmp.Or(why, lacks); !isThere {
+			continue
 		}
 		if size += len(content); size > maxBundleSize {
 			return kept, fmt.Sprintf("they are more than %d kB", maxBundleSize>>10)
@@ -248,12 +274,29 @@ func (b *bundles) gather(spec *corev1.PodSpec, had map[string][]byte) (data map[
 	return data, why
 }
 
+// give returns the content of one projection, had being what the pod has, nil for none, whether it is given any, and why
+// it is not what it wants, "" if it is.
+func (b *bundles) give(projection *corev1.ClusterTrustBundleProjection, had []byte) (content []byte, isThere bool, lacks string) {
+	content, tooLarge := b.selected(projection)
+	isOptional := ptr.Deref(projection.Optional, false)
+	switch {
+	case tooLarge != "":
+		lacks = fmt.Sprintf("ClusterTrustBundle %s is more than %d kB", tooLarge, maxBundleSize>>10)
+	case len(content) == 0 && !isOptional:
+		lacks = "there is no " + describe(projection)
+	}
+	if lacks != "" && len(had) > 0 {
+		return had, true, lacks
+	}
+	return content, len(content) > 0 || isOptional, lacks
+}
+
 // describe names what a projection is of.
 func describe(projection *corev1.ClusterTrustBundleProjection) string {
 	if name := ptr.Deref(projection.Name, ""); name != "" {
 		return "ClusterTrustBundle " + name
 	}
-	return "ClusterTrustBundle of signer " + ptr.Deref(projection.SignerName, "")
+	return "ClusterTrustBundle that is selected of signer " + ptr.Deref(projection.SignerName, "")
 }
 
 // keepBundles gives secret, as it is to be, the trust bundles of the Secret that there is, and reports whether it had
@@ -276,7 +319,7 @@ func keepBundles(pair *tokenPair, secret *corev1.Secret) (changed bool) {
 }
 
 // addBundles puts the trust bundles of a pod into secret, the Secret as it is to be, and warns the tenant where they are
-// not what the pod wants. Tokens do not wait for them. It returns after what time they are to be looked at again, 0 if
+// not what the pod wants. Tokens do not wait for them, but they for tokens. It returns after what time they are to be looked at again, 0 if
 // there are none.
 func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1.Secret) time.Duration {
 	projections := bundleProjections(&pair.tenantPod.Spec)
@@ -287,7 +330,7 @@ func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1
 	place.CompareAndSwap(nil, &bundleStore{})
 	age := t.env.Clock.Since(pair.tenantPod.CreationTimestamp.Time)
 	known := place.Load().get(ctx, pair.tenant.Client, t.env.Clock, periodOf(projections, secret.Data, age))
-	data, why := known.gather(&pair.tenantPod.Spec, secret.Data)
+	data, why := known.gather(projections, secret.Data)
 	topic := kind.Topic{Key: pair.key, Of: ofBundles}
 	switch {
 	case why == "" && known.isSilent: // what was said stays said
@@ -304,10 +347,10 @@ func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1
 }
 
 // periodOf returns how old the bundles of a tenant may be for a pod of an age that has data: missingPeriod and more while
-// one is missing without which it does not start.
+// one is missing without which it does not start. A tenant's clock may say that the pod is not made yet.
 func periodOf(projections map[string]*corev1.ClusterTrustBundleProjection, data map[string][]byte, age time.Duration) time.Duration {
 	for dataKey := range projections {
-		if _, isThere := data[dataKey]; !isThere {
+		if _, isThere := data[dataKey]; !isThere && age >= -missingPeriod {
 			return min(max(age/missingParts, missingPeriod), bundlePeriod)
 		}
 	}

@@ -218,6 +218,11 @@ func TestTrustBundlesAreBounded(t *testing.T) {
 	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: it projects 17, 17 of them of a signer, and may project 256 and 16"}, told(i))
 
 	text := certificate(t, strings.Repeat("x", 60))
+	wide := all
+	wide.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: slices.Repeat([]string{"b"}, 256)}}}
+	i, _ = newBundler(t, &asked, &refuse, wide)
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: its selectors have more than 256 labels and expressions"}, told(i))
+
 	i, tenant := newBundler(t, &asked, &refuse, slices.Repeat([]corev1.ClusterTrustBundleProjection{{Name: ptr.To("example.com:s:0")}}, 150)...)
 	for j := range 1000 {
 		require.NoError(t, tenant.Create(t.Context(), bundle(fmt.Sprintf("example.com:s:%d", j), "example.com/s", text, nil)))
@@ -232,7 +237,7 @@ func TestTrustBundlesAreBounded(t *testing.T) {
 		require.NoError(t, tenant.Create(t.Context(), bundle(fmt.Sprintf("more:%d", j), "example.com/s", strings.Repeat(text, 600), nil)))
 	}
 	i.later(time.Minute)
-	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: the control plane has more than 4096 kB of ClusterTrustBundles"}, told(i))
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: the control plane has more ClusterTrustBundles than the 4096, of 4096 kB, that are read"}, told(i))
 	require.Len(t, i.data(t), 150, "what was read before stays")
 
 	i, tenant = newBundler(t, &asked, &refuse, slices.Repeat([]corev1.ClusterTrustBundleProjection{all}, 16)...)
@@ -241,6 +246,32 @@ func TestTrustBundlesAreBounded(t *testing.T) {
 	}
 	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: they are more than 512 kB"}, told(i))
 	require.Empty(t, i.data(t))
+}
+
+// TestATrustBundleThatIsTooLarge: a pod keeps what it has of one that becomes too large, or that is not there for a moment.
+func TestATrustBundleThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	asked, refuse := 0, error(nil)
+	i, tenant := newBundler(t, &asked, &refuse,
+		corev1.ClusterTrustBundleProjection{Name: ptr.To("one"), Path: "one.pem", Optional: ptr.To(true)},
+		corev1.ClusterTrustBundleProjection{SignerName: ptr.To("example.com/s"), LabelSelector: &metav1.LabelSelector{}, Path: "all.pem"},
+	)
+	text := certificate(t, "a")
+	one, two := bundle("one", "", text, nil), bundle("example.com:s:2", "example.com/s", text, nil)
+	require.NoError(t, tenant.Create(t.Context(), one))
+	require.NoError(t, tenant.Create(t.Context(), two))
+	_, err := i.reconcile(t)
+	require.NoError(t, err)
+	before := i.data(t)
+	require.Len(t, before, 2)
+	one.Spec.TrustBundle, two.Spec.TrustBundle = strings.Repeat(text, 1000), strings.Repeat(text, 1000)
+	require.NoError(t, tenant.Update(t.Context(), one))
+	require.NoError(t, tenant.Update(t.Context(), two))
+	i.later(time.Minute)
+	_, err = i.reconcile(t)
+	require.NoError(t, err)
+	require.Equal(t, before, i.data(t))
+	require.Equal(t, []string{"Warning FailedTrustBundle The pod's trust bundles: ClusterTrustBundle one is more than 512 kB"}, i.Told())
 }
 
 // TestTrustBundlesBeyondALimit: what a tenant may not have more of keeps no token from being renewed.

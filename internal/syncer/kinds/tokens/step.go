@@ -51,7 +51,7 @@ func (s TokenStep) String() string {
 //	on a node           -           any              none: the creation of the super pod enqueues the key
 //	on no node          any         any              none: the tokens are to name the node, as a kubelet's do
 //	finished            any         any              none
-//	without any         any         any              none
+//	without either      any         any              none: neither tokens nor trust bundles
 //	gone                any         -                forget
 //	gone                exists      any              none: the deletion of the super pod enqueues the key
 //	gone                -           exists           delete (proof: live read of the tenant pod)
