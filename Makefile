@@ -26,7 +26,7 @@ VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || 
 LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
 COMMANDS := $(notdir $(wildcard cmd/*))
 
-CLUSTER_TOOLS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
+CLUSTER_TOOLS := etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 # What real nodes need besides: programs of the node, and what runs in containers.
 NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs regression-issue-74839 sample-apiserver coredns metrics-server local-path-provisioner image
 REALNODES_TOOLS := $(filter-out kwok,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
@@ -350,6 +350,11 @@ bin/pause bin/image: bin/%: hack/realnodes/go.mod hack/realnodes/pause/main.go h
 
 bin/etcd: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "etcd" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/etcd" go.etcd.io/etcd/server/v3
+	@touch $@
+
+# By which backups are made and restored, as in the image of etcd.
+bin/etcdctl bin/etcdutl: bin/%: hack/tools/go.mod | bin
+	@cd hack/tools && ../gobuild.sh "$*" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$*" go.etcd.io/etcd/$*/v3
 	@touch $@
 
 # $(call install-tool,LDFLAGS,PACKAGE@VERSION): a tool with a module graph of its own.

@@ -38,8 +38,15 @@ func sample() *controlplane.ControlPlane {
 	}
 }
 
+// store returns one that was never restored.
+func store(pods int32) controlplane.Store {
+	of := controlplane.NewStore()
+	of.Pods = pods
+	return of
+}
+
 func objects(c *controlplane.ControlPlane) []client.Object {
-	return slices.Concat(c.Etcd(3), c.APIServer(3), c.ControllerManager())
+	return slices.Concat(c.Etcd(store(3)), c.APIServer(3), c.ControllerManager())
 }
 
 // pods returns the templates of pods, by program.
@@ -222,7 +229,7 @@ func TestStore(t *testing.T) {
 		require.Equal(t, tc.store.New, controlplane.IsNew(told))
 		require.EqualValues(t, len(tc.store.Members), controlplane.MembersOf(told))
 	}
-	set := func(pods int32) *appsv1.StatefulSet { return c.Etcd(pods)[2].(*appsv1.StatefulSet) }
+	set := func(pods int32) *appsv1.StatefulSet { return c.Etcd(store(pods))[2].(*appsv1.StatefulSet) }
 	require.EqualValues(t, 3, *set(3).Spec.Replicas)
 	require.Empty(t, cmp.Diff(set(1).Spec.Template, set(3).Spec.Template))
 }

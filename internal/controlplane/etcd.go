@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -34,15 +35,33 @@ type Store struct {
 	// New is whether there was none before: its first member then makes it. Later a member without data joins the others,
 	// and does not start where there are none.
 	New bool
+	// Volume is the name of its volumes in pods, by which claims are named: another one after each restore, "" before.
+	Volume string
+	// Restored names the backup that it was restored from, "" where that is nobody's wish any more.
+	Restored string
 }
 
 const (
 	initialCluster      = "initial-cluster"
 	initialClusterState = "initial-cluster-state"
+	volumeName          = "volume"
+	restoredFrom        = "restored-from"
+
+	// firstVolume is the name of the volumes of a store that was never restored.
+	firstVolume = "data"
+	// annotationRestored is on StatefulSet etcd what restoredFrom is in ConfigMap etcd, for who has deleted that. Written by
+	// vc-manager; read by vc-manager.
+	annotationRestored = "tenancy.x-k8s.io/restored-from"
+	// dataFolder is where the volume of a member is mounted.
+	dataFolder = "/var/lib/etcd"
 )
 
 // NewStore returns the store of a control plane that has none.
-func NewStore() Store { return Store{Pods: 1, Members: []string{MemberName(0)}, New: true} }
+func NewStore() Store {
+	return Store{Pods: 1, Members: []string{MemberName(0)}, New: true}
+}
+
+func (s *Store) volume() string { return cmp.Or(s.Volume, firstVolume) }
 
 // Told returns the ConfigMap by which a pod that has no data yet knows the others. It is no part of the pods: they are
 // not outdated by a member more.
@@ -55,7 +74,27 @@ func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 	if store.New {
 		state = "new"
 	}
-	return &corev1.ConfigMap{ObjectMeta: c.meta(Etcd, Etcd), Data: map[string]string{initialCluster: strings.Join(peers, ","), initialClusterState: state}}
+	told := &corev1.ConfigMap{ObjectMeta: c.meta(Etcd, Etcd), Data: map[string]string{initialCluster: strings.Join(peers, ","), initialClusterState: state}}
+	if store.volume() != firstVolume {
+		told.Data[volumeName] = store.volume()
+	}
+	if store.Restored != "" {
+		told.Data[restoredFrom] = store.Restored
+	}
+	return told
+}
+
+// VolumeOf returns the name of the volumes of a store, and the backup that it was restored from, by its ConfigMap, or its
+// StatefulSet where that is nil.
+func VolumeOf(told *corev1.ConfigMap, set *appsv1.StatefulSet) (volume, restored string) {
+	switch {
+	case told != nil:
+		return told.Data[volumeName], told.Data[restoredFrom]
+	case len(set.Spec.VolumeClaimTemplates) > 0:
+		return set.Spec.VolumeClaimTemplates[0].Name, set.Annotations[annotationRestored]
+	default:
+		return "", ""
+	}
 }
 
 // MembersOf returns how many members the ConfigMap of a store names, at least one.
@@ -83,12 +122,12 @@ func (c *ControlPlane) address(member string) etcd.Address {
 	return etcd.Address{Client: fmt.Sprintf("%s:%d", host, clientPort), Peer: fmt.Sprintf("%s:%d", host, peerPort)}
 }
 
-// Etcd returns the objects of the store with so many pods, besides the ConfigMap that Told returns.
+// Etcd returns the objects of a store, besides the ConfigMap that Told returns.
 //
 // The pods are replaced by vc-manager alone, one by one (OnDelete): a StatefulSet replaces a healthy member while
 // another one is sick. Members know each other by names that stay when all pods get other addresses at once, and that
 // are published before a pod is ready, because it is not ready without the others.
-func (c *ControlPlane) Etcd(pods int32) []client.Object {
+func (c *ControlPlane) Etcd(store Store) []client.Object {
 	service := c.service(Etcd, clientPort, peerPort)
 	service.Spec.ClusterIP, service.Spec.PublishNotReadyAddresses = corev1.ClusterIPNone, true
 	template := &c.Version.Spec.Etcd
@@ -104,23 +143,28 @@ func (c *ControlPlane) Etcd(pods int32) []client.Object {
 		corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
 		variable("ETCD_INITIAL_CLUSTER", initialCluster), variable("ETCD_INITIAL_CLUSTER_STATE", initialClusterState),
 	)
-	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/var/lib/etcd"})
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: store.volume(), MountPath: dataFolder})
 	set := &appsv1.StatefulSet{ObjectMeta: c.meta(Etcd, Etcd), Spec: appsv1.StatefulSetSpec{
-		Replicas: ptr.To(pods), ServiceName: Etcd, Selector: &metav1.LabelSelector{MatchLabels: Labels(Etcd)}, Template: pod,
+		Replicas: ptr.To(store.Pods), ServiceName: Etcd, Selector: &metav1.LabelSelector{MatchLabels: Labels(Etcd)}, Template: pod,
 		PodManagementPolicy: appsv1.ParallelPodManagement, UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
-		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
-			ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: Labels(Etcd)},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(etcdStorage)}},
-			},
-		}},
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: store.volume(), Labels: Labels(Etcd)}, Spec: etcdClaim()}},
 		PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		},
 	}}
 	set.APIVersion, set.Kind = "apps/v1", "StatefulSet"
+	if store.Restored != "" {
+		set.Annotations = map[string]string{annotationRestored: store.Restored}
+	}
 	return []client.Object{c.etcdPolicy(), service, set, c.budget(Etcd)}
+}
+
+// etcdClaim is what a member claims.
+func etcdClaim() corev1.PersistentVolumeClaimSpec {
+	return corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(etcdStorage)}},
+	}
 }
 
 // variable returns one that a container reads from the ConfigMap of the store when it starts.
@@ -134,7 +178,7 @@ func variable(name, key string) corev1.EnvVar {
 func (c *ControlPlane) etcdFlags() Flags {
 	own := "https://$(POD_NAME)." + c.host(Etcd)
 	return Flags{
-		"name": "$(POD_NAME)", "data-dir": "/var/lib/etcd/data", "log-level": "warn",
+		"name": "$(POD_NAME)", "data-dir": dataFolder + "/data", "log-level": "warn",
 		"listen-client-urls": fmt.Sprintf("https://%s:%d", listen, clientPort), "advertise-client-urls": fmt.Sprintf("%s:%d", own, clientPort),
 		"listen-peer-urls": fmt.Sprintf("https://%s:%d", listen, peerPort), "initial-advertise-peer-urls": fmt.Sprintf("%s:%d", own, peerPort),
 		"listen-metrics-urls": fmt.Sprintf("http://%s:%d", listen, etcdHealthPort),

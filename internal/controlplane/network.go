@@ -103,14 +103,14 @@ func (n *Network) besides() (rules []networkingv1.NetworkPolicyEgressRule) {
 	return rules
 }
 
-// etcdPolicy lets the store be reached by its own members, its API servers and vc-manager alone.
+// etcdPolicy lets the store be reached by its own members, its API servers, what makes backups, and vc-manager alone.
 func (c *ControlPlane) etcdPolicy() client.Object {
 	manager := networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.Network.Manager}},
 		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{labelName: ManagedBy}},
 	}
 	return c.policy(Etcd, []networkingv1.NetworkPolicyIngressRule{
-		{Ports: tcp(clientPort), From: []networkingv1.NetworkPolicyPeer{podsOf(APIServer), manager}},
+		{Ports: tcp(clientPort), From: []networkingv1.NetworkPolicyPeer{podsOf(APIServer), podsOf(EtcdBackup), manager}},
 		{Ports: tcp(clientPort, peerPort), From: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}},
 	}, append(dns(), networkingv1.NetworkPolicyEgressRule{Ports: tcp(clientPort, peerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}}))
 }
@@ -120,6 +120,14 @@ func (c *ControlPlane) managerPolicy() client.Object {
 	return c.policy(ControllerManager, nil, append(dns(), networkingv1.NetworkPolicyEgressRule{
 		Ports: tcp(apiServerPort), To: []networkingv1.NetworkPolicyPeer{podsOf(APIServer)},
 	}))
+}
+
+// BackupPolicies let what makes backups reach the store and DNS, and what restores one nobody.
+func (c *ControlPlane) BackupPolicies() []client.Object {
+	return []client.Object{
+		c.policy(EtcdBackup, nil, append(dns(), networkingv1.NetworkPolicyEgressRule{Ports: tcp(clientPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}})),
+		c.policy(EtcdRestore, nil, nil),
+	}
 }
 
 // policy returns the NetworkPolicy of a component: what no rule allows is refused.

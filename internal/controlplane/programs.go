@@ -60,6 +60,14 @@ func VersionOf(deployment *appsv1.Deployment) string {
 	return deployment.Annotations[annotationVersion]
 }
 
+// SetVersion lets API servers be of a version of Kubernetes: what they store is.
+func SetVersion(deployment *appsv1.Deployment, version string) {
+	if deployment.Annotations == nil {
+		deployment.Annotations = map[string]string{}
+	}
+	deployment.Annotations[annotationVersion] = version
+}
+
 // ControllerManager returns the objects of the controller managers, one of which works at a time.
 func (c *ControlPlane) ControllerManager() []client.Object {
 	kubeconfig := filepath.Join(string(certificates), ManagerUser+".kubeconfig")

@@ -70,15 +70,25 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 		paused, _ := strconv.Atoi(s.set.Annotations[annotationReplicas])
 		s.state.Pods = max(s.state.Pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
 	}
-	if s.told.ResourceVersion != "" {
-		s.state.New = controlplane.IsNew(s.told)
+	told := s.told
+	if s.told.ResourceVersion == "" {
+		told = nil
+	}
+	s.state.Volume, s.state.Restored = controlplane.VolumeOf(told, s.set)
+	if plane.Tenant.Spec.RestoreFrom == "" {
+		s.state.Restored = "" // the same one may be wished for again
+	}
+	if s.told = told; told != nil {
+		s.state.New = controlplane.IsNew(told)
 		return s, nil
 	}
-	s.told = nil
 	hasServers, err := s.read(ctx, controlplane.APIServer, &appsv1.Deployment{})
 	s.state.New = s.set.ResourceVersion == "" && !hasServers
 	return s, err
 }
+
+// wanted returns how many members it is to have.
+func (s *store) wanted() int32 { return max(1, s.plane.Version.Spec.Etcd.Replicas) }
 
 // read reads an object of the root namespace without a cache, and reports whether it exists.
 func (s *store) read(ctx context.Context, name string, object client.Object) (bool, error) {
@@ -127,7 +137,7 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 // learn tells pods that start from now on who the members are, and makes a pod for each that has none. The store was
 // made: it is never new again.
 func (s *store) learn(ctx context.Context, members []etcd.Member) error {
-	known := controlplane.Store{Pods: s.state.Pods}
+	known := controlplane.Store{Pods: s.state.Pods, Volume: s.state.Volume, Restored: s.state.Restored}
 	for ordinal := range int32(controlplane.MaxMembers) {
 		name := controlplane.MemberName(ordinal)
 		if slices.ContainsFunc(members, func(member etcd.Member) bool { return member.Name == name }) {
@@ -164,7 +174,7 @@ func (s *store) tell(ctx context.Context) (err error) {
 
 // apply applies the objects of the store.
 func (s *store) apply(ctx context.Context) error {
-	for _, object := range s.plane.Etcd(s.state.Pods) {
+	for _, object := range s.plane.Etcd(s.state) {
 		var err error
 		if _, is := object.(*appsv1.StatefulSet); is {
 			if replicasOf(s.set.Spec.Replicas) != s.state.Pods {

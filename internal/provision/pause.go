@@ -29,6 +29,20 @@ func (r *Reconciler) pause(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 			report.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "It ends with the tenant's pause"})
 		}
 	}
+	waits, err := r.endAll(ctx, vc.Status.ClusterNamespace)
+	if err != nil {
+		return err
+	}
+	if waits != "" {
+		said = "waiting for the end of " + waits
+	}
+	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "The tenant is paused: " + said})
+	return nil
+}
+
+// endAll scales the programs of a control plane to nothing, each when those that ask it have ended, and returns the name of
+// the one that has not, "" where nothing runs.
+func (r *Reconciler) endAll(ctx context.Context, namespace string) (waits string, err error) {
 	for _, part := range []struct {
 		name     string
 		workload client.Object
@@ -37,17 +51,11 @@ func (r *Reconciler) pause(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 		{controlplane.APIServer, &appsv1.Deployment{}},
 		{controlplane.Etcd, &appsv1.StatefulSet{}},
 	} {
-		runs, err := r.end(ctx, part.workload, client.ObjectKey{Namespace: vc.Status.ClusterNamespace, Name: part.name})
-		if err != nil {
-			return err
-		}
-		if runs {
-			said = "waiting for the end of " + part.name
-			break
+		if runs, err := r.end(ctx, part.workload, client.ObjectKey{Namespace: namespace, Name: part.name}); runs || err != nil {
+			return part.name, err
 		}
 	}
-	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: tenancyv1alpha1.ReasonPaused, Message: "The tenant is paused: " + said})
-	return nil
+	return "", nil
 }
 
 // end scales a workload to nothing, and reports whether it has pods yet.

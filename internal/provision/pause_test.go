@@ -132,7 +132,7 @@ func TestAStoreIsAsLargeAfterAPause(t *testing.T) {
 	_, err := b.reconciler.end(t.Context(), workload(controlplane.Etcd), client.ObjectKeyFromObject(set))
 	require.NoError(t, err)
 	require.NoError(t, b.reconciler.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.Etcd}}))
-	store, err := b.reconciler.openStore(t.Context(), &controlplane.ControlPlane{Namespace: root})
+	store, err := b.reconciler.openStore(t.Context(), &controlplane.ControlPlane{Namespace: root, Tenant: &tenancyv1alpha1.VirtualCluster{}})
 	require.NoError(t, err)
 	require.Equal(t, int32(3), store.state.Pods)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,6 +92,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&tenancyv1alpha1.ClusterVersion{}, handler.EnqueueRequestsFromMapFunc(r.ofVersion)).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
 		Complete(r)
@@ -268,16 +270,44 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 	if err != nil {
 		return err
 	}
-	members := max(1, version.Spec.Etcd.Replicas)
-	why, err = r.preflight(ctx, plane, store.state.Pods, members)
+	backups, err := r.openBackups(ctx, plane)
 	if err != nil {
 		return err
 	}
+	ready, err := r.prepare(ctx, store, backups, report)
+	if err == nil && ready {
+		err = r.make(ctx, store, report, again)
+	}
+	report.restoredFrom = ptr.To(store.state.Restored)
+	return errors.Join(err, backups.make(ctx, store, report, again))
+}
+
+// prepare restores the store where that is wished for, and reports whether the parts may become what is wanted, or says why
+// not.
+func (r *Reconciler) prepare(ctx context.Context, store *store, backups *backups, report *report) (ready bool, err error) {
+	var why tenancy.Reason
+	if store.isRestored() {
+		backup, refused := store.restorable(backups)
+		if refused == "" {
+			why, err = store.restore(ctx, backups, backup)
+		} else {
+			why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf("spec.restoreFrom: %s: %s; what runs goes on", store.plane.Tenant.Spec.RestoreFrom, refused)}
+		}
+	} else {
+		why, err = r.preflight(ctx, store.plane, store.state.Pods, store.wanted())
+		if why == (tenancy.Reason{}) && err == nil {
+			why, err = backups.before(ctx, store)
+		}
+	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why)
-		return nil
 	}
-	for _, stage := range r.stages(plane, store, members) {
+	return why == (tenancy.Reason{}) && err == nil, err
+}
+
+// make makes the next part.
+func (r *Reconciler) make(ctx context.Context, store *store, report *report, again *time.Duration) error {
+	for _, stage := range r.stages(store.plane, store, store.wanted()) {
 		why, err := stage.make(ctx)
 		if err != nil {
 			return err
@@ -290,7 +320,7 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		}
 	}
 	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{})
-	report.version = version.Spec.KubernetesVersion
+	report.version = store.plane.Version.Spec.KubernetesVersion
 	return nil
 }
 
@@ -328,6 +358,12 @@ type report struct {
 	endpoint string
 	// ends is when the first of its certificates ends, nil where that is not known.
 	ends *metav1.Time
+	// lastBackup is when the newest backup was whole, nil where that is not known.
+	lastBackup *metav1.Time
+	// restoredFrom is the backup that its store was restored from, nil where that is not known.
+	restoredFrom *string
+	// without are conditions that it has not.
+	without []string
 	// knowsVersion is whether its ClusterVersion was read: else condition Translated stays as it is.
 	knowsVersion bool
 }
@@ -439,11 +475,16 @@ func (p *report) tell(vc *tenancyv1alpha1.VirtualCluster) {
 			meta.RemoveStatusCondition(&status.Conditions, condition)
 		}
 	}
+	for _, condition := range p.without {
+		meta.RemoveStatusCondition(&status.Conditions, condition)
+	}
 	if p.imported {
-		status.Version, status.Endpoint, status.CertificatesExpire = "", "", nil
+		meta.RemoveStatusCondition(&status.Conditions, tenancyv1alpha1.ConditionBackedUp)
+		status.Version, status.Endpoint, status.CertificatesExpire, status.LastBackup, status.RestoredFrom = "", "", nil, nil, ""
 	}
 	status.Version, status.Endpoint = cmp.Or(p.version, status.Version), cmp.Or(p.endpoint, status.Endpoint)
-	status.CertificatesExpire = cmp.Or(p.ends, status.CertificatesExpire)
+	status.CertificatesExpire, status.LastBackup = cmp.Or(p.ends, status.CertificatesExpire), cmp.Or(p.lastBackup, status.LastBackup)
+	status.RestoredFrom = ptr.Deref(p.restoredFrom, status.RestoredFrom)
 	for _, condition := range p.conditions {
 		condition.ObservedGeneration = vc.Generation
 		meta.SetStatusCondition(&status.Conditions, condition)

@@ -61,10 +61,9 @@ func (r *Reconciler) preflight(ctx context.Context, plane *controlplane.ControlP
 	case wanted < pods:
 		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: it is to have %d replicas", pods, controlplane.MaxMembers)
 	default:
-		running := &appsv1.Deployment{}
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: plane.Namespace, Name: controlplane.APIServer}, running)
-		if client.IgnoreNotFound(err) != nil {
-			return tenancy.Reason{}, fmt.Errorf("getting the API servers of %s: %w", plane.Namespace, err)
+		running, err := r.servers(ctx, plane.Namespace)
+		if err != nil {
+			return tenancy.Reason{}, err
 		}
 		why = upgradable(plane, running)
 	}
@@ -72,6 +71,16 @@ func (r *Reconciler) preflight(ctx context.Context, plane *controlplane.ControlP
 		return tenancy.Reason{}, nil
 	}
 	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf("ClusterVersion %s: %s; what runs goes on", plane.Version.Name, why)}, nil
+}
+
+// servers returns the API servers of a root namespace, an empty Deployment where there are none.
+func (r *Reconciler) servers(ctx context.Context, namespace string) (*appsv1.Deployment, error) {
+	servers := &appsv1.Deployment{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controlplane.APIServer}, servers)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("getting the API servers of %s: %w", namespace, err)
+	}
+	return servers, nil
 }
 
 // upgradable returns why a control plane cannot get the version of Kubernetes that is wanted now, "" when it can: up one

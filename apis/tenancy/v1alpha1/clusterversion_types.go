@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -25,6 +26,40 @@ type ClusterVersionSpec struct {
 	// controllerManager is kube-controller-manager.
 	// +required
 	ControllerManager ComponentTemplate `json:"controllerManager"`
+
+	// backup has snapshots of etcd made on a schedule, and one before each upgrade to another minor version, in a volume
+	// beside the control plane. Without it there are none.
+	// +optional
+	Backup *BackupTemplate `json:"backup,omitempty"`
+}
+
+// BackupTemplate is when snapshots of etcd are made, and where they are.
+type BackupTemplate struct {
+	// schedule is when, in UTC: five fields as those of a CronJob, or @hourly, @daily, @weekly, @monthly or @every 6h. Each
+	// tenant has a moment of its own after it, within a tenth of the time to the next one.
+	// +optional
+	// +kubebuilder:default="@daily"
+	// +kubebuilder:validation:MaxLength=64
+	Schedule string `json:"schedule,omitempty"`
+
+	// keep is how many snapshots there are: then the oldest one makes room for the next.
+	// +optional
+	// +kubebuilder:default=7
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=99
+	Keep int32 `json:"keep,omitempty"`
+
+	// storage is the size of the volume. A snapshot is as large as what etcd stores, 2 GiB at most. The volume of a control
+	// plane that has one stays as it is.
+	// +optional
+	// +kubebuilder:default="16Gi"
+	Storage resource.Quantity `json:"storage,omitempty"`
+
+	// storageClassName is the StorageClass of the volume, by default that of the meta cluster.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
 // ComponentTemplate is how one component runs: image, replicas, extraArgs and resources, or a statefulset and a service

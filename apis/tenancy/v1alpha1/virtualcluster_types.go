@@ -94,6 +94,9 @@ const (
 	// its API server shows to vn-agents. Of one that is imported it is about the latter alone, Secret NAME-vn-agent, and
 	// absent where the pool has no vn-agents. It is Unknown while vc-manager cannot read what signs the latter.
 	ConditionCertificatesValid = "CertificatesValid"
+	// ConditionBackedUp is True while the newest backup of a control plane that vc-manager makes is whole. It is not there
+	// where the ClusterVersion wants none.
+	ConditionBackedUp = "BackedUp"
 	// ConditionTranslated is False where the ClusterVersion is written as for the first VirtualCluster and something of it
 	// means nothing here, which the message names. It is absent where the ClusterVersion has no statefulset.
 	ConditionTranslated = "Translated"
@@ -140,6 +143,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceCidr) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() > 0 && self.serviceCIDRs[0] == self.serviceCidr",message="serviceCidr is the older name of the first of serviceCIDRs: set one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || has(self.clusterVersionName)",message="exposure is of a control plane that is provisioned: one that is imported is reached by its kubeconfig"
+// +kubebuilder:validation:XValidation:rule="!has(self.restoreFrom) || has(self.clusterVersionName)",message="restoreFrom is of a control plane that is provisioned"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterVersionName) || !has(self.clusterVersionName) || ((has(self.serviceCIDRs) ? self.serviceCIDRs : has(self.serviceCidr) ? [self.serviceCidr] : []) == (has(oldSelf.serviceCIDRs) ? oldSelf.serviceCIDRs : has(oldSelf.serviceCidr) ? [oldSelf.serviceCidr] : []) && self.clusterDomain == oldSelf.clusterDomain)",message="serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change: the addresses of Services, and the issuer of tokens, stay"
 type VirtualClusterSpec struct {
@@ -212,6 +216,14 @@ type VirtualClusterSpec struct {
 	// more waits for room like a new one, and has it where it had it before if that is free.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+
+	// restoreFrom names the backup of which vc-manager makes the control plane anew, once: a Job of the tenant's root
+	// namespace (kubectl get jobs -l app.kubernetes.io/name=etcd-backup). All that was written since is gone, and all
+	// watches list anew; the volumes of before stay beside. Clear it, and set it again, to restore from the same one again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^etcd-backup-[0-9]{8}-[0-9]{6}$')",message="name a Job of the tenant's root namespace: kubectl get jobs -l app.kubernetes.io/name=etcd-backup"
+	RestoreFrom string `json:"restoreFrom,omitempty"`
 
 	// nodes is which nodes of super clusters the tenant has Nodes for: OnDemand, those that its pods are on, or Placed,
 	// also all others that its pods may go to, at most limits.nodes of its TenantPolicy in each super cluster.
@@ -341,10 +353,18 @@ type VirtualClusterStatus struct {
 	// +optional
 	CertificatesExpire *metav1.Time `json:"certificatesExpire,omitempty"`
 
+	// lastBackup is when the newest backup of its etcd was whole.
+	// +optional
+	LastBackup *metav1.Time `json:"lastBackup,omitempty"`
+
+	// restoredFrom names the backup that what it stores was restored from last.
+	// +optional
+	RestoredFrom string `json:"restoredFrom,omitempty"`
+
 	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another
 	// tenant's range overlaps this one's, VersionSkew when Superpool does not work with its version, and
 	// CertificatesValid of what vc-manager issues; of one that vc-manager makes besides EtcdReady, APIServerReady,
-	// ControllerManagerReady, Exposed, UpToDate and Translated.
+	// ControllerManagerReady, Exposed, UpToDate, BackedUp and Translated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -363,6 +383,7 @@ type VirtualClusterStatus struct {
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
 // +kubebuilder:printcolumn:name="Certificates Until",type=string,JSONPath=`.status.certificatesExpire`,priority=1
+// +kubebuilder:printcolumn:name="Last Backup",type=date,JSONPath=`.status.lastBackup`,priority=1
 // +kubebuilder:printcolumn:name="Cluster Version",type=string,JSONPath=`.spec.clusterVersionName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=`.status.conditions[?(@.type=="Paused")].status`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

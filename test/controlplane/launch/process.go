@@ -64,6 +64,9 @@ func (p *Process) Ended() bool {
 	}
 }
 
+// Succeeded reports whether the process has ended without an error.
+func (p *Process) Succeeded() bool { return p.Ended() && p.command.ProcessState.Success() }
+
 // Stop asks the process to end, by SIGTERM, and waits until it is gone.
 func (p *Process) Stop() {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it has ended already

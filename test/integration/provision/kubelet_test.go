@@ -136,7 +136,13 @@ func (k *kubelet) change(what func()) {
 
 // run runs a pod, again if it has ended, and says whether it is ready.
 func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
+	if of.Status.Phase == corev1.PodSucceeded || of.Status.Phase == corev1.PodFailed {
+		return nil
+	}
 	running := k.pods[of.Name]
+	if running != nil && of.Spec.RestartPolicy == corev1.RestartPolicyNever && running.process.Ended() {
+		return k.end(ctx, of, running.process.Succeeded())
+	}
 	if running == nil {
 		running = &pod{uid: of.UID, component: of.Labels["app.kubernetes.io/name"], address: k.addressOf(of.Name)}
 	}
@@ -154,7 +160,7 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 		}
 		k.change(func() { running.process, k.pods[of.Name] = process, running })
 	}
-	ready := isReady(ctx, of, running.address)
+	ready := of.Spec.Containers[0].ReadinessProbe != nil && isReady(ctx, of, running.address)
 	if running.ready == ready && of.Status.PodIP != "" {
 		return nil
 	}
@@ -180,6 +186,19 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 	return err
 }
 
+// end says what became of a pod that runs once.
+func (k *kubelet) end(ctx context.Context, of *corev1.Pod, succeeded bool) error {
+	of.Status.Phase = corev1.PodFailed
+	if succeeded {
+		of.Status.Phase = corev1.PodSucceeded
+	}
+	if err := k.meta.Status().Update(ctx, of); err != nil {
+		return err
+	}
+	k.change(func() { delete(k.pods, of.Name) })
+	return nil
+}
+
 func (k *kubelet) addressOf(name string) string {
 	if k.addresses[name] == "" {
 		k.change(func() { k.addresses[name] = fmt.Sprintf("%s%d", k.first, 1+len(k.addresses)) })
@@ -190,11 +209,9 @@ func (k *kubelet) addressOf(name string) string {
 // files returns the folder of a pod's certificates.
 func (k *kubelet) files(name string) string { return filepath.Join(k.folder, name) }
 
-// here returns a text of a pod as it is on this machine.
-func (k *kubelet) here(name, address, volume, text string) string {
-	return strings.NewReplacer(
-		"$(POD_NAME)", name, "0.0.0.0", address, "/etc/kubernetes/pki", k.files(name), "/var/lib/etcd", filepath.Join(k.folder, "volumes", volume),
-	).Replace(text)
+// here returns a text of a pod as it is on this machine, with the folders of its volumes in the place of their paths.
+func (k *kubelet) here(name, address string, volumes []string, text string) string {
+	return strings.NewReplacer(append([]string{"$(POD_NAME)", name, "0.0.0.0", address, "/etc/kubernetes/pki", k.files(name)}, volumes...)...).Replace(text)
 }
 
 // write writes the files of a pod's certificates as they are now, in a pod that runs, too.
@@ -213,7 +230,7 @@ func (k *kubelet) write(ctx context.Context, of *corev1.Pod, address string) err
 				if !exists {
 					return fmt.Errorf("Secret %s has no key %s", secret.Name, item.Key)
 				}
-				file, wanted := filepath.Join(k.files(of.Name), item.Path), []byte(k.here(of.Name, address, "", string(content)))
+				file, wanted := filepath.Join(k.files(of.Name), item.Path), []byte(k.here(of.Name, address, nil, string(content)))
 				if written, err := os.ReadFile(file); err == nil && bytes.Equal(written, wanted) {
 					continue
 				}
@@ -228,18 +245,9 @@ func (k *kubelet) write(ctx context.Context, of *corev1.Pod, address string) err
 
 // command returns the command of a pod's container, with its environment.
 func (k *kubelet) command(ctx context.Context, of *corev1.Pod, address string) ([]string, error) {
-	claimed := ""
-	for _, volume := range of.Spec.Volumes {
-		if volume.PersistentVolumeClaim != nil {
-			claim := &corev1.PersistentVolumeClaim{}
-			if err := k.meta.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: volume.PersistentVolumeClaim.ClaimName}, claim); err != nil {
-				return nil, err
-			}
-			claimed = string(claim.UID)
-			if err := os.MkdirAll(filepath.Join(k.folder, "volumes", claimed), 0o700); err != nil {
-				return nil, err
-			}
-		}
+	volumes, err := k.volumes(ctx, of)
+	if err != nil {
+		return nil, err
 	}
 	container := &of.Spec.Containers[0]
 	command := []string{"/usr/bin/env", "HTTPS_PROXY=" + k.network}
@@ -256,12 +264,35 @@ func (k *kubelet) command(ctx context.Context, of *corev1.Pod, address string) (
 	}
 	command = append(command, filepath.Join(k.bin, container.Command[0]))
 	for _, argument := range container.Command[1:] {
-		command = append(command, k.here(of.Name, address, claimed, argument))
+		command = append(command, k.here(of.Name, address, volumes, argument))
 	}
 	if container.Name == "etcd" {
 		command = append(command, "--unsafe-no-fsync")
 	}
 	return command, nil
+}
+
+// volumes returns the paths of a pod's claims, each with the folder that it is here, which it makes.
+func (k *kubelet) volumes(ctx context.Context, of *corev1.Pod) (paths []string, err error) {
+	for _, volume := range of.Spec.Volumes {
+		if volume.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := k.meta.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: volume.PersistentVolumeClaim.ClaimName}, claim); err != nil {
+			return nil, err
+		}
+		folder := filepath.Join(k.folder, "volumes", string(claim.UID))
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, err
+		}
+		for _, mount := range of.Spec.Containers[0].VolumeMounts {
+			if mount.Name == volume.Name {
+				paths = append(paths, mount.MountPath, folder)
+			}
+		}
+	}
+	return paths, nil
 }
 
 // isReady reports whether a pod's readiness probe is answered.
