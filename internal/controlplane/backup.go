@@ -36,15 +36,26 @@ const (
 	moments = "20060102-150405"
 
 	// annotationSlot is the number of the file of a backup: there are as many as backups are kept, and a snapshot takes the
-	// place of an older one. annotationUpgrade is the version of Kubernetes whose upgrade begins with a backup, and
-	// annotationSource the backup that a Job restores. Written by vc-manager; read by vc-manager.
-	annotationSlot    = "tenancy.x-k8s.io/backup-slot"
+	// place of an older one. Written by vc-manager; read by vc-manager.
+	annotationSlot = "tenancy.x-k8s.io/backup-slot"
+	// annotationUpgrade is the version of Kubernetes whose upgrade begins with a backup. Written by vc-manager; read by
+	// vc-manager.
 	annotationUpgrade = "tenancy.x-k8s.io/before-upgrade-to"
-	annotationSource  = "tenancy.x-k8s.io/restores"
+	// annotationSource is the backup that a Job restores. Written by vc-manager; read by vc-manager.
+	annotationSource = "tenancy.x-k8s.io/restores"
 )
 
 // BackupName returns the name of a backup that is made now.
 func BackupName(now time.Time) string { return EtcdBackup + "-" + now.UTC().Format(moments) }
+
+// BackupTime returns when a backup began, in UTC: its name says it.
+func BackupTime(backup *batchv1.Job) time.Time {
+	began, err := time.Parse(moments, strings.TrimPrefix(backup.Name, EtcdBackup+"-"))
+	if err != nil {
+		return backup.CreationTimestamp.UTC() // somebody else's
+	}
+	return began
+}
 
 // SlotOf returns the number of the file of a backup, -1 where it has none.
 func SlotOf(backup *batchv1.Job) int32 {

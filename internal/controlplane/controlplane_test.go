@@ -98,6 +98,9 @@ func TestPodsAreRestricted(t *testing.T) {
 	require.NoError(t, err)
 	found := pods(sample())
 	require.Len(t, found, 3)
+	backup := sample().Backup(controlplane.BackupName(time.Now()), 3, "etcd-2", "v1.37.2", "")
+	_, restore := sample().Restore(backup, time.Now())
+	found[backup.Name], found[restore.Name] = &backup.Spec.Template, &restore.Spec.Template
 	for name, pod := range found {
 		for _, result := range evaluator.EvaluatePod(podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
 			require.True(t, result.Allowed, "%s: %s: %s", name, result.ForbiddenReason, result.ForbiddenDetail)
@@ -232,6 +235,56 @@ func TestStore(t *testing.T) {
 	set := func(pods int32) *appsv1.StatefulSet { return c.Etcd(store(pods))[2].(*appsv1.StatefulSet) }
 	require.EqualValues(t, 3, *set(3).Spec.Replicas)
 	require.Empty(t, cmp.Diff(set(1).Spec.Template, set(3).Spec.Template))
+}
+
+// TestARestoredStore: a Job restores one file into the volume that the store has then, and its revisions are later than all
+// that there were; pods are named as before, and claims are not.
+func TestARestoredStore(t *testing.T) {
+	t.Parallel()
+	c := sample()
+	at := time.Date(2026, 11, 28, 15, 4, 5, 0, time.UTC)
+	backup := c.Backup(controlplane.BackupName(at), 3, "etcd-2", "v1.37.2", "v1.38.0")
+	require.Equal(t, "etcd-backup-20261128-150405", backup.Name)
+	require.Equal(t, at, controlplane.BackupTime(backup))
+	require.Equal(t, "/backups/3.db", backup.Spec.Template.Spec.Containers[0].Command[3])
+	require.Contains(t, backup.Spec.Template.Spec.Containers[0].Command, "--endpoints=https://etcd-2.etcd.default-abc123-acme.svc:2379")
+	for name, tc := range map[string]struct {
+		from, to, volume string
+		want             bool
+	}{
+		"this upgrade":              {from: "v1.37.2", to: "v1.38.0", want: true},
+		"after a restore":           {from: "v1.37.2", to: "v1.38.0", volume: "data-20261128-150404", want: true},
+		"before a restore":          {from: "v1.37.2", to: "v1.38.0", volume: "data-20261128-150406"},
+		"another one":               {from: "v1.37.2", to: "v1.38.1"},
+		"one from another version":  {from: "v1.37.3", to: "v1.38.0"},
+		"of a store without volume": {from: "v1.37.2", to: "v1.38.0", volume: "data", want: true},
+	} {
+		require.Equal(t, tc.want, controlplane.IsBefore(backup, tc.from, tc.to, tc.volume), name)
+	}
+
+	claim, restore := c.Restore(backup, at.Add(time.Minute))
+	command := restore.Spec.Template.Spec.Containers[0].Command
+	require.Equal(t, []string{"etcdutl", "snapshot", "restore", "/backups/3.db", "--data-dir=/var/lib/etcd/data", "--name=etcd-0"}, command[:6])
+	require.Contains(t, command, "--bump-revision=1795878305000")
+	require.Equal(t, backup.Name, controlplane.SourceOf(restore))
+	volume := controlplane.RestoredVolume(restore)
+	require.Equal(t, "data-20261128-150505", volume)
+	require.Equal(t, volume+"-etcd-0", claim.Name)
+
+	restored := controlplane.Store{Pods: 1, Members: []string{"etcd-0"}, Volume: volume, Restored: backup.Name}
+	set := c.Etcd(restored)[2].(*appsv1.StatefulSet)
+	before := c.Etcd(store(1))[2].(*appsv1.StatefulSet)
+	require.Equal(t, before.Name, set.Name)
+	require.Equal(t, volume, set.Spec.VolumeClaimTemplates[0].Name)
+	require.Equal(t, volume, set.Spec.Template.Spec.Containers[0].VolumeMounts[1].Name)
+	require.Empty(t, cmp.Diff(before.Spec.VolumeClaimTemplates[0].Spec, claim.Spec), "a claim as a member makes it")
+	told := c.Told(restored)
+	require.False(t, controlplane.IsNew(told))
+	for _, from := range []*corev1.ConfigMap{told, nil} {
+		gotVolume, gotBackup := controlplane.VolumeOf(from, set)
+		require.Equal(t, volume, gotVolume)
+		require.Equal(t, backup.Name, gotBackup)
+	}
 }
 
 // TestMemoryLimit: Go's runtime knows of the limit, and has a tenth of it for what it does not count.

@@ -164,7 +164,7 @@ func (b *backups) due() (time.Time, error) {
 	if err != nil || len(b.made) == 0 {
 		return b.Clock.Now(), err //nolint:wrapcheck // the caller says of what
 	}
-	next := schedule.Next(b.made[0].CreationTimestamp.UTC())
+	next := schedule.Next(controlplane.BackupTime(&b.made[0]))
 	if next.IsZero() {
 		return next, fmt.Errorf("it never comes")
 	}

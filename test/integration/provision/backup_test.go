@@ -46,8 +46,7 @@ func TestBackups(t *testing.T) {
 	calm := w.killed(t)
 	w.restored(t, first[0].Name, "v1.37.2")
 	w.remembers(t, "kept")
-	_, err = w.tenant(t).CoreV1().ConfigMaps("default").Get(t.Context(), "since", metav1.GetOptions{})
-	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	w.forgot(t, "since")
 	watch, err := w.tenant(t).CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err == nil {
 		defer watch.Stop()
@@ -68,13 +67,19 @@ func TestBackups(t *testing.T) {
 	require.Eventually(t, func() bool { return w.current(t).Status.RestoredFrom == "" }, patience, tick)
 	w.restored(t, made[1].Name, "v1.37.2")
 	w.remembers(t, "kept", "of-the-older-version")
-	_, err = w.tenant(t).CoreV1().ConfigMaps("default").Get(t.Context(), "of-the-next-version", metav1.GetOptions{})
-	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	w.forgot(t, "of-the-next-version")
 
 	claims := &unstructured.UnstructuredList{}
 	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
 	require.NoError(t, w.client.List(t.Context(), claims, client.InNamespace(root)))
 	require.Len(t, claims.Items, 4, "the volumes of before are there, and that of the backups")
+}
+
+// forgot demands that the tenant's control plane has no ConfigMap of a name.
+func (w *world) forgot(t *testing.T, name string) {
+	t.Helper()
+	_, err := w.tenant(t).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%s: %v", name, err)
 }
 
 // backups returns the backups that are whole, the oldest first.

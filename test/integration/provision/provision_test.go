@@ -494,6 +494,16 @@ func TestStoreOfThree(t *testing.T) {
 	w.whole(t, "v1.38.0")
 	require.Positive(t, calm(), "vc-manager was killed")
 	w.remembers(t, "of-one", "of-three", "of-the-next-version")
+
+	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup = &tenancyv1alpha1.BackupTemplate{} })
+	require.Eventually(t, func() bool { return len(w.backups(t)) == 1 }, patience, tick, "there is a backup")
+	w.remember(t, "since")
+	calm = w.killed(t)
+	w.restored(t, w.backups(t)[0].Name, "v1.38.0")
+	require.Positive(t, calm(), "vc-manager was killed")
+	require.Len(t, w.members(t), 3, "the store is as large as it was")
+	w.remembers(t, "of-one", "of-three", "of-the-next-version")
+	w.forgot(t, "since")
 }
 
 // members returns the pods of etcd that are ready.

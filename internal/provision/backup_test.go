@@ -1,0 +1,316 @@
+package provision
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+)
+
+// jobs returns the Jobs of a component, the oldest first.
+func (b *bed) jobs(component string) []batchv1.Job {
+	b.t.Helper()
+	var list batchv1.JobList
+	require.NoError(b.t, b.reconciler.Client.List(b.t.Context(), &list, client.MatchingLabels(controlplane.Labels(component))))
+	return list.Items
+}
+
+// ends says what became of the newest Job of a component, and returns it.
+func (b *bed) ends(component string, became batchv1.JobConditionType) *batchv1.Job {
+	b.t.Helper()
+	jobs := b.jobs(component)
+	require.NotEmpty(b.t, jobs, component)
+	job := &jobs[len(jobs)-1]
+	require.Empty(b.t, job.Status.Conditions, "one is made")
+	job.Status.Conditions = []batchv1.JobCondition{{Type: became, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(b.clock.Now())}}
+	require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), job))
+	return job
+}
+
+// later lets time pass.
+func (b *bed) later(by time.Duration) { b.clock.SetTime(b.clock.Now().Add(by)) }
+
+// wish changes the VirtualCluster.
+func (b *bed) wish(change func(*tenancyv1alpha1.VirtualClusterSpec)) {
+	b.t.Helper()
+	vc := b.vc()
+	change(&vc.Spec)
+	require.NoError(b.t, b.reconciler.Client.Update(b.t.Context(), vc))
+}
+
+// newBackupBed returns a bed with a control plane that is whole and to have backups.
+func newBackupBed(t *testing.T, template tenancyv1alpha1.BackupTemplate) *bed {
+	t.Helper()
+	b := newBed(t, nil)
+	b.whole()
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup = &template })
+	return b
+}
+
+func (b *bed) backedUp() *metav1.Condition {
+	b.t.Helper()
+	return meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionBackedUp)
+}
+
+// TestBackupsOnASchedule: the first backup is made at once, the next one when its time comes, and one that failed ten
+// minutes later, in the place of that one; the oldest one makes room.
+func TestBackupsOnASchedule(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{Schedule: "@every 6h", Keep: 2})
+	made := func(slot int32, count int) *batchv1.Job {
+		t.Helper()
+		b.reconcile()
+		require.Len(t, b.jobs(controlplane.EtcdBackup), count)
+		b.reconcile()
+		require.Len(t, b.jobs(controlplane.EtcdBackup), count, "one at a time")
+		job := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+		require.Equal(t, slot, controlplane.SlotOf(job))
+		require.Equal(t, "v1.37.2", controlplane.WrittenBy(job))
+		b.reconcile()
+		require.Equal(t, metav1.ConditionTrue, b.backedUp().Status)
+		require.WithinDuration(t, b.clock.Now(), b.vc().Status.LastBackup.Time, time.Second)
+		return job
+	}
+	b.reconcile()
+	require.Equal(t, metav1.ConditionFalse, b.backedUp().Status)
+	first := made(0, 1)
+	require.Equal(t, []string{"etcdctl", "snapshot", "save", "/backups/0.db", "--endpoints=https://etcd-0.etcd." + root + ".svc:2379"}, first.Spec.Template.Spec.Containers[0].Command[:5])
+	claim := &corev1.PersistentVolumeClaim{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.BackupClaim}, claim))
+
+	b.later(6*time.Hour - time.Second)
+	b.reconcile()
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 1, "not yet")
+	b.later(37 * time.Minute) // a tenth, and what is left of the second
+	second := made(1, 2)
+	b.later(7 * time.Hour)
+	b.reconcile()
+	failed := b.ends(controlplane.EtcdBackup, batchv1.JobFailed)
+	require.Equal(t, int32(0), controlplane.SlotOf(failed), "the oldest one makes room")
+	b.reconcile()
+	require.Equal(t, tenancyv1alpha1.ReasonFailed, b.backedUp().Reason)
+	require.Contains(t, b.backedUp().Message, "kubectl -n "+root+" logs job/"+failed.Name)
+	require.Equal(t, 2, len(b.jobs(controlplane.EtcdBackup)))
+	b.later(retryPeriod - time.Second)
+	b.reconcile()
+	require.Equal(t, failed.Name, b.jobs(controlplane.EtcdBackup)[1].Name, "not yet")
+	b.later(time.Second)
+	made(0, 2)
+	require.Equal(t, second.Name, b.jobs(controlplane.EtcdBackup)[0].Name, "the one that is whole stays")
+
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup.Schedule = "every night" })
+	b.reconcile()
+	require.Equal(t, tenancyv1alpha1.ReasonInvalid, b.backedUp().Reason)
+	require.Contains(t, b.backedUp().Message, "give five fields as those of a CronJob")
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup.Schedule = "0 0 30 2 *" })
+	b.reconcile()
+	require.Contains(t, b.backedUp().Message, "it never comes")
+	missing, _ := b.conditions()
+	require.NotContains(t, missing, tenancyv1alpha1.ConditionUpToDate, "the rest goes on")
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup = nil })
+	b.reconcile()
+	require.Nil(t, b.backedUp())
+}
+
+// TestBackupsAreSpread: tenants of one schedule do not begin at once, and none earlier than it says.
+func TestBackupsAreSpread(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+	of := &backups{Reconciler: b.reconciler, plane: &controlplane.ControlPlane{Version: &tenancyv1alpha1.ClusterVersion{}}}
+	of.plane.Version.Spec.Backup = &tenancyv1alpha1.BackupTemplate{Schedule: "0 3 * * *"}
+	at := time.Date(2026, 11, 28, 3, 5, 0, 0, time.UTC)
+	of.made = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Name: controlplane.BackupName(at)}}}
+	distinct := map[time.Time]bool{}
+	for i := range 100 {
+		of.plane.Tenant = &tenancyv1alpha1.VirtualCluster{}
+		of.plane.Tenant.UID = types.UID(fmt.Sprint(i))
+		due, err := of.due()
+		require.NoError(t, err)
+		require.False(t, due.Before(time.Date(2026, 11, 29, 3, 0, 0, 0, time.UTC)), due)
+		require.True(t, due.Before(time.Date(2026, 11, 29, 5, 24, 0, 0, time.UTC)), due)
+		distinct[due] = true
+	}
+	require.Greater(t, len(distinct), 80)
+}
+
+// TestAnUpgradeBeginsWithABackup: of what there is just before it, whatever was made by the clock, and it waits for it.
+func TestAnUpgradeBeginsWithABackup(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+	b.reconcile()
+	b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+	b.later(time.Minute)
+	image := func() string {
+		set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
+		require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		return set.Spec.Template.Spec.Containers[0].Image
+	}
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.37.3" })
+	b.made()
+	require.Equal(t, "v1.37.3", b.version(), "a patch needs none")
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.KubernetesVersion, version.Etcd.Image = "v1.38.0", "newer"
+	})
+	b.reconcile()
+	_, message := b.conditions()
+	require.Contains(t, message, "A backup comes before the upgrade: etcd-backup-")
+	b.ends(controlplane.EtcdBackup, batchv1.JobFailed)
+	b.reconcile()
+	_, message = b.conditions()
+	require.Contains(t, message, "failed, and is made again in 10m0s")
+	b.later(retryPeriod)
+	b.reconcile()
+	require.Equal(t, "of v1.37.2", image(), "nothing has begun")
+	job := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+	require.Equal(t, "v1.37.3", controlplane.WrittenBy(job))
+	b.reconcile()
+	require.Equal(t, "newer", image())
+	b.made()
+	require.Equal(t, "v1.38.0", b.version())
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 3)
+}
+
+// stopped says that no program runs, as the meta cluster does.
+func (b *bed) stopped() {
+	b.t.Helper()
+	for _, name := range []string{controlplane.ControllerManager, controlplane.APIServer, controlplane.Etcd} {
+		b.reconcile()
+		object := workload(name)
+		require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKeyFromObject(object), object))
+		switch live := object.(type) {
+		case *appsv1.StatefulSet:
+			require.Zero(b.t, *live.Spec.Replicas)
+			require.NoError(b.t, b.reconciler.Client.DeleteAllOf(b.t.Context(), &corev1.Pod{}, client.InNamespace(root)))
+			live.Status.ObservedGeneration, live.Status.Replicas = live.Generation, 0
+		case *appsv1.Deployment:
+			require.Zero(b.t, *live.Spec.Replicas, name)
+			live.Status = appsv1.DeploymentStatus{ObservedGeneration: live.Generation}
+		}
+		require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), object))
+	}
+	b.reconcile()
+}
+
+// TestARestore: nothing is deleted before the backup is restored into a volume of its own, and three that fail are all. What
+// a person takes back is as it was.
+func TestARestore(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{Keep: 2})
+	b.reconcile()
+	source := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+	b.later(time.Minute)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
+	b.stopped()
+	volume := func() (string, int32) {
+		set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
+		require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		return set.Spec.VolumeClaimTemplates[0].Name, *set.Spec.Replicas
+	}
+	for tries := range maxRestores {
+		require.Len(t, b.jobs(controlplane.EtcdRestore), 1+tries)
+		b.reconcile()
+		require.Len(t, b.jobs(controlplane.EtcdRestore), 1+tries, "one at a time")
+		b.ends(controlplane.EtcdRestore, batchv1.JobFailed)
+		b.later(time.Second)
+		b.reconcile()
+	}
+	missing, message := b.conditions()
+	require.Equal(t, tenancyv1alpha1.ReasonFailed, missing[tenancyv1alpha1.ConditionUpToDate])
+	require.Contains(t, message, "what there was is there")
+	name, pods := volume()
+	require.Equal(t, "data", name)
+	require.Zero(t, pods)
+	b.later(25 * time.Hour) // a backup is due, and none is made of what does not run
+	b.reconcile()
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 1)
+
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = "" })
+	b.made()
+	name, pods = volume()
+	require.Equal(t, "data", name)
+	require.EqualValues(t, 1, pods)
+
+	for range 3 { // the backup that is to be restored makes no room
+		b.reconcile()
+		b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+		b.later(26 * time.Hour)
+		source = b.jobs(controlplane.EtcdBackup)[0].DeepCopy()
+	}
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
+	b.stopped()
+	job := b.ends(controlplane.EtcdRestore, batchv1.JobComplete)
+	require.Equal(t, "/backups/"+source.Annotations["tenancy.x-k8s.io/backup-slot"]+".db", job.Spec.Template.Spec.Containers[0].Command[3])
+	b.reconcile()
+	name, pods = volume()
+	require.Equal(t, controlplane.RestoredVolume(job), name)
+	require.EqualValues(t, 1, pods)
+	require.Equal(t, source.Name, b.vc().Status.RestoredFrom)
+	told := &corev1.ConfigMap{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, told))
+	require.Equal(t, "existing", told.Data["initial-cluster-state"])
+	require.NoError(t, b.reconciler.Client.Delete(t.Context(), told))
+	b.made()
+	name, _ = volume()
+	require.Equal(t, controlplane.RestoredVolume(job), name, "whoever deletes what is known of it")
+	require.Equal(t, source.Name, b.vc().Status.RestoredFrom)
+	require.Len(t, b.jobs(controlplane.EtcdRestore), maxRestores+1, "it is restored once")
+}
+
+// TestWhatIsNotRestored: what cannot be is said, and what runs goes on.
+func TestWhatIsNotRestored(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*batchv1.Job)
+		wants  string
+		why    string
+	}{
+		"another one":       {change: func(job *batchv1.Job) { job.Name = "etcd-backup-20200101-000000" }, why: "there is no such backup: kubectl -n " + root + " get jobs"},
+		"one that runs":     {change: func(job *batchv1.Job) { job.Status.Conditions = nil }, why: "it is not whole"},
+		"one that failed":   {change: func(job *batchv1.Job) { job.Status.Conditions[0].Type = batchv1.JobFailed }, why: "it is not whole"},
+		"one without file":  {change: func(job *batchv1.Job) { job.Annotations = nil }, why: "it is not whole"},
+		"of a newer one":    {wants: "v1.36.4", why: "API servers of v1.37.2 have written it: name a ClusterVersion of v1.37 with it"},
+		"of a far older":    {wants: "v1.39.0", why: "name a ClusterVersion of v1.37"},
+		"of the one before": {wants: "v1.38.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+			b.reconcile()
+			job := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+			wish := job.Name
+			if tc.change != nil {
+				require.NoError(t, b.reconciler.Client.Delete(t.Context(), job))
+				tc.change(job)
+				job.ResourceVersion = ""
+				require.NoError(t, b.reconciler.Client.Create(t.Context(), job))
+			}
+			b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = wish })
+			if tc.wants != "" {
+				b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = tc.wants })
+			}
+			b.reconcile()
+			missing, message := b.conditions()
+			if tc.why == "" {
+				require.Contains(t, message, "Restoring "+wish)
+				return
+			}
+			require.Equal(t, tenancyv1alpha1.ReasonInvalid, missing[tenancyv1alpha1.ConditionUpToDate])
+			require.Contains(t, message, "spec.restoreFrom: "+wish+": ")
+			require.Contains(t, message, tc.why)
+			servers := workload(controlplane.APIServer).(*appsv1.Deployment)
+			require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(servers), servers))
+			require.NotZero(t, *servers.Spec.Replicas)
+		})
+	}
+}
