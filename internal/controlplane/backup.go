@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"strconv"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,13 +26,13 @@ const (
 	// BackupClaim is the claim of the volume with the snapshots.
 	BackupClaim = "etcd-backups"
 	// backupStorage is its size where the ClusterVersion does not say it.
-	backupStorage = "16Gi"
+	backupStorage = "20Gi"
 	// backupFolder is where it is mounted.
 	backupFolder = "/backups"
-	// backupTime bounds how long a snapshot, and a restore, of 2 GiB takes.
-	backupTime = time.Hour
-	// moments is how the names of Jobs and volumes say when they were made, in UTC: later ones sort behind.
-	moments = "20060102-150405"
+	// BackupTime bounds how long a snapshot, and a restore, of 2 GiB takes.
+	BackupTime = time.Hour
+	// revisions is how far a store is beyond the one before it, of which it may be an older one: more than were ever written.
+	revisions = 1 << 40
 
 	// annotationSlot is the number of the file of a backup: there are as many as backups are kept, and a snapshot takes the
 	// place of an older one. Written by vc-manager; read by vc-manager.
@@ -46,16 +45,7 @@ const (
 )
 
 // BackupName returns the name of a backup that is made now.
-func BackupName(now time.Time) string { return EtcdBackup + "-" + now.UTC().Format(moments) }
-
-// BackupTime returns when a backup began, in UTC: its name says it.
-func BackupTime(backup *batchv1.Job) time.Time {
-	began, err := time.Parse(moments, strings.TrimPrefix(backup.Name, EtcdBackup+"-"))
-	if err != nil {
-		return backup.CreationTimestamp.UTC() // somebody else's
-	}
-	return began
-}
+func BackupName(now time.Time) string { return EtcdBackup + "-" + now.UTC().Format("20060102-150405") }
 
 // SlotOf returns the number of the file of a backup, -1 where it has none.
 func SlotOf(backup *batchv1.Job) int32 {
@@ -69,19 +59,13 @@ func SlotOf(backup *batchv1.Job) int32 {
 // WrittenBy returns the version of Kubernetes of the API servers when a backup was made, "" where it does not say it.
 func WrittenBy(backup *batchv1.Job) string { return backup.Annotations[annotationVersion] }
 
-// IsBefore reports whether an upgrade from one version to another begins with a backup, of a store with a volume.
-func IsBefore(backup *batchv1.Job, from, to, volume string) bool {
-	isLater := strings.TrimPrefix(backup.Name, EtcdBackup) > strings.TrimPrefix(volume, firstVolume)
-	return isLater && WrittenBy(backup) == from && backup.Annotations[annotationUpgrade] == to
+// IsBefore reports whether an upgrade from one version to another begins with a backup, which is of a store.
+func IsBefore(backup *batchv1.Job, from, to string, store int64) bool {
+	return WrittenBy(backup) == from && backup.Annotations[annotationUpgrade] == to && GenerationOf(backup) == store
 }
 
 // SourceOf returns the name of the backup that a Job restores.
 func SourceOf(restore *batchv1.Job) string { return restore.Annotations[annotationSource] }
-
-// RestoredVolume returns the name of the volumes of a store that a Job restores.
-func RestoredVolume(restore *batchv1.Job) string {
-	return firstVolume + strings.TrimPrefix(restore.Name, EtcdRestore)
-}
 
 // Backups returns the claim of the snapshots, which stays as it is where there is one.
 func (c *ControlPlane) Backups() *corev1.PersistentVolumeClaim {
@@ -108,7 +92,9 @@ func (c *ControlPlane) Backup(name string, slot int32, member, from, to string) 
 		pairs: []string{EtcdManager}, authorities: []string{EtcdCA},
 	}, "etcdctl", "snapshot", "save", backupFile(slot), "--endpoints="+c.address(member).Client,
 		"--cacert="+certificates.Certificate(EtcdCA), "--cert="+certificates.Certificate(EtcdManager), "--key="+certificates.Key(EtcdManager))
-	job.Annotations = map[string]string{annotationSlot: strconv.Itoa(int(slot)), annotationVersion: from}
+	job.Annotations = map[string]string{
+		annotationSlot: strconv.Itoa(int(slot)), annotationVersion: from, annotationGeneration: strconv.FormatInt(c.Generation, 10),
+	}
 	if to != "" {
 		job.Annotations[annotationUpgrade] = to
 	}
@@ -116,22 +102,21 @@ func (c *ControlPlane) Backup(name string, slot int32, member, from, to string) 
 	return job
 }
 
-// Restore returns the Job that makes the volume of a store of one member of a backup, and the claim of that. The volume is a
-// new one: what there was before stays, whatever happens. Revisions go on behind all that there ever were, as long as
-// there are fewer than a thousand writes in each second, so that each watch lists anew.
-func (c *ControlPlane) Restore(backup *batchv1.Job, now time.Time) (*corev1.PersistentVolumeClaim, *batchv1.Job) {
-	name, member := EtcdRestore+"-"+now.UTC().Format(moments), MemberName(0)
+// Restore returns the Job that makes the store of a generation, of one member, of a backup, and the claim of its volume,
+// which is a new one: what there was before stays, whatever happens. Its revisions go on behind all that there were, in
+// stores of before too, so that each watch lists anew.
+func (c *ControlPlane) Restore(backup *batchv1.Job, generation int64) (*batchv1.Job, *corev1.PersistentVolumeClaim) {
+	member, number := MemberName(0), strconv.FormatInt(generation, 10)
 	peer := c.address(member).Peer
-	job := c.job(EtcdRestore, name, &program{template: &c.Version.Spec.Etcd},
+	job := c.job(EtcdRestore, EtcdRestore+"-"+number, &program{template: &c.Version.Spec.Etcd},
 		"etcdutl", "snapshot", "restore", backupFile(SlotOf(backup)), "--data-dir="+dataFolder+"/data", "--name="+member,
-		"--initial-cluster="+member+"="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster-token="+name,
-		"--bump-revision="+strconv.FormatInt(now.Unix()*1000, 10), "--mark-compacted")
-	job.Annotations = map[string]string{annotationSource: backup.Name}
+		"--initial-cluster="+member+"="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster-token="+EtcdRestore+"-"+number,
+		"--bump-revision="+strconv.FormatInt((generation-GenerationOf(backup))*revisions, 10), "--mark-compacted")
+	job.Annotations = map[string]string{annotationSource: backup.Name, annotationGeneration: number}
 	job.Spec.BackoffLimit = ptr.To[int32](0) // what is half made is not made whole: another Job has another volume
-	volume := RestoredVolume(job)
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: c.meta(Etcd, volume+"-"+member), Spec: etcdClaim()}
-	mount(&job.Spec.Template.Spec, volume, claim.Name, dataFolder)
-	return claim, job
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: c.meta(Etcd, volumeOf(generation)+"-"+member), Spec: etcdClaim()}
+	mount(&job.Spec.Template.Spec, volumeName, claim.Name, dataFolder)
+	return job, claim
 }
 
 func backupFile(slot int32) string { return path.Join(backupFolder, fmt.Sprintf("%d.db", slot)) }
@@ -149,7 +134,7 @@ func (c *ControlPlane) job(component, name string, of *program, command ...strin
 	mount(&pod.Spec, "backups", BackupClaim, backupFolder)
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"}, ObjectMeta: c.meta(component, name),
-		Spec: batchv1.JobSpec{Template: pod, ActiveDeadlineSeconds: ptr.To(int64(backupTime.Seconds()))},
+		Spec: batchv1.JobSpec{Template: pod, ActiveDeadlineSeconds: ptr.To(int64(BackupTime.Seconds()))},
 	}
 }
 

@@ -50,6 +50,8 @@ type ControlPlane struct {
 	Version   *tenancyv1alpha1.ClusterVersion
 	// Service is that of the API servers as it is, nil for none.
 	Service *corev1.Service
+	// Generation is that of its store.
+	Generation int64
 	// Network is what its pods may reach.
 	Network Network
 	// Agents is whether Secret KubeletClient is there, by which the API server and vn-agents know each other. Without it

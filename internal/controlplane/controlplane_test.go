@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	found := pods(sample())
 	require.Len(t, found, 3)
 	backup := sample().Backup(controlplane.BackupName(time.Now()), 3, "etcd-2", "v1.37.2", "")
-	_, restore := sample().Restore(backup, time.Now())
+	restore, _ := sample().Restore(backup, 1)
 	found[backup.Name], found[restore.Name] = &backup.Spec.Template, &restore.Spec.Template
 	for name, pod := range found {
 		for _, result := range evaluator.EvaluatePod(podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
@@ -242,48 +243,59 @@ func TestStore(t *testing.T) {
 func TestARestoredStore(t *testing.T) {
 	t.Parallel()
 	c := sample()
-	at := time.Date(2026, 11, 28, 15, 4, 5, 0, time.UTC)
-	backup := c.Backup(controlplane.BackupName(at), 3, "etcd-2", "v1.37.2", "v1.38.0")
+	c.Generation = 2
+	backup := c.Backup(controlplane.BackupName(time.Date(2026, 11, 28, 15, 4, 5, 0, time.UTC)), 3, "etcd-2", "v1.37.2", "v1.38.0")
 	require.Equal(t, "etcd-backup-20261128-150405", backup.Name)
-	require.Equal(t, at, controlplane.BackupTime(backup))
 	require.Equal(t, "/backups/3.db", backup.Spec.Template.Spec.Containers[0].Command[3])
 	require.Contains(t, backup.Spec.Template.Spec.Containers[0].Command, "--endpoints=https://etcd-2.etcd.default-abc123-acme.svc:2379")
+	require.EqualValues(t, 2, controlplane.GenerationOf(backup))
 	for name, tc := range map[string]struct {
-		from, to, volume string
-		want             bool
+		from, to string
+		store    int64
+		want     bool
 	}{
-		"this upgrade":              {from: "v1.37.2", to: "v1.38.0", want: true},
-		"after a restore":           {from: "v1.37.2", to: "v1.38.0", volume: "data-20261128-150404", want: true},
-		"before a restore":          {from: "v1.37.2", to: "v1.38.0", volume: "data-20261128-150406"},
-		"another one":               {from: "v1.37.2", to: "v1.38.1"},
-		"one from another version":  {from: "v1.37.3", to: "v1.38.0"},
-		"of a store without volume": {from: "v1.37.2", to: "v1.38.0", volume: "data", want: true},
+		"this upgrade":             {from: "v1.37.2", to: "v1.38.0", store: 2, want: true},
+		"of another store":         {from: "v1.37.2", to: "v1.38.0", store: 3},
+		"another one":              {from: "v1.37.2", to: "v1.38.1", store: 2},
+		"one from another version": {from: "v1.37.3", to: "v1.38.0", store: 2},
 	} {
-		require.Equal(t, tc.want, controlplane.IsBefore(backup, tc.from, tc.to, tc.volume), name)
+		require.Equal(t, tc.want, controlplane.IsBefore(backup, tc.from, tc.to, tc.store), name)
 	}
 
-	claim, restore := c.Restore(backup, at.Add(time.Minute))
+	restore, claim := c.Restore(backup, 5)
 	command := restore.Spec.Template.Spec.Containers[0].Command
 	require.Equal(t, []string{"etcdutl", "snapshot", "restore", "/backups/3.db", "--data-dir=/var/lib/etcd/data", "--name=etcd-0"}, command[:6])
-	require.Contains(t, command, "--bump-revision=1795878305000")
+	require.Contains(t, command, fmt.Sprintf("--bump-revision=%d", 3<<40), "a store of generation 5 is three behind one of generation 2")
 	require.Equal(t, backup.Name, controlplane.SourceOf(restore))
-	volume := controlplane.RestoredVolume(restore)
-	require.Equal(t, "data-20261128-150505", volume)
-	require.Equal(t, volume+"-etcd-0", claim.Name)
+	require.Equal(t, "etcd-restore-5", restore.Name)
+	require.Equal(t, "data-5-etcd-0", claim.Name)
 
-	restored := controlplane.Store{Pods: 1, Members: []string{"etcd-0"}, Volume: volume, Restored: backup.Name}
+	restored := controlplane.Store{Pods: 1, Members: []string{"etcd-0"}, Generation: 5, Restored: backup.Name, Version: "v1.37.2"}
 	set := c.Etcd(restored)[2].(*appsv1.StatefulSet)
 	before := c.Etcd(store(1))[2].(*appsv1.StatefulSet)
 	require.Equal(t, before.Name, set.Name)
-	require.Equal(t, volume, set.Spec.VolumeClaimTemplates[0].Name)
-	require.Equal(t, volume, set.Spec.Template.Spec.Containers[0].VolumeMounts[1].Name)
+	require.Equal(t, "data-5", set.Spec.VolumeClaimTemplates[0].Name)
+	require.Equal(t, "data-5", set.Spec.Template.Spec.Containers[0].VolumeMounts[1].Name)
 	require.Empty(t, cmp.Diff(before.Spec.VolumeClaimTemplates[0].Spec, claim.Spec), "a claim as a member makes it")
-	told := c.Told(restored)
-	require.False(t, controlplane.IsNew(told))
-	for _, from := range []*corev1.ConfigMap{told, nil} {
-		gotVolume, gotBackup := controlplane.VolumeOf(from, set)
-		require.Equal(t, volume, gotVolume)
-		require.Equal(t, backup.Name, gotBackup)
+	c.Generation = 5
+	servers := c.APIServer(1)[1].(*appsv1.Deployment)
+	servers.ResourceVersion = "1"
+	none, noSet := &appsv1.Deployment{}, &appsv1.StatefulSet{}
+	for name, tc := range map[string]struct {
+		told    *corev1.ConfigMap
+		set     *appsv1.StatefulSet
+		servers *appsv1.Deployment
+		want    controlplane.Store
+	}{
+		"nothing":        {set: noSet, servers: none, want: controlplane.Store{New: true}},
+		"what is told":   {told: c.Told(restored), set: before, servers: none, want: controlplane.Store{Generation: 5, Restored: backup.Name, Version: "v1.37.2"}},
+		"a StatefulSet":  {set: set, servers: servers, want: controlplane.Store{Generation: 5, Restored: backup.Name}},
+		"the first one":  {set: before, servers: none, want: controlplane.Store{}},
+		"servers alone":  {set: noSet, servers: servers, want: controlplane.Store{Generation: 5}},
+		"what is new":    {told: c.Told(controlplane.NewStore()), set: noSet, servers: none, want: controlplane.Store{New: true}},
+		"what is broken": {told: &corev1.ConfigMap{Data: map[string]string{"generation": "many"}}, set: noSet, servers: none, want: controlplane.Store{}},
+	} {
+		require.Empty(t, cmp.Diff(tc.want, controlplane.StoreOf(tc.told, tc.set, tc.servers)), name)
 	}
 }
 

@@ -1,8 +1,8 @@
 package controlplane
 
 import (
-	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,23 +35,28 @@ type Store struct {
 	// New is whether there was none before: its first member then makes it. Later a member without data joins the others,
 	// and does not start where there are none.
 	New bool
-	// Volume is the name of its volumes in pods, by which claims are named: another one after each restore, "" before.
-	Volume string
-	// Restored names the backup that it was restored from, "" where that is nobody's wish any more.
-	Restored string
+	// Generation is how often another store has taken its place, 0 for never: its volumes have other names then.
+	Generation int64
+	// Restored names the backup that it was restored from, "" where that is nobody's wish any more, and Version is that of
+	// the API servers which have written it, "" where it is not known.
+	Restored, Version string
 }
 
 const (
 	initialCluster      = "initial-cluster"
 	initialClusterState = "initial-cluster-state"
-	volumeName          = "volume"
+	storeGeneration     = "generation"
 	restoredFrom        = "restored-from"
+	kubernetesVersion   = "kubernetes-version"
 
-	// firstVolume is the name of the volumes of a store that was never restored.
-	firstVolume = "data"
-	// annotationRestored is on StatefulSet etcd what restoredFrom is in ConfigMap etcd, for who has deleted that. Written by
+	// volumeName is the name of the volumes of a store, with its generation but for the first one.
+	volumeName = "data"
+	// annotationRestored is on StatefulSet etcd what restored-from is in its ConfigMap, for who has deleted that. Written by
 	// vc-manager; read by vc-manager.
 	annotationRestored = "tenancy.x-k8s.io/restored-from"
+	// annotationGeneration is the generation of the store that API servers have, that a backup is of, or that a Job restores.
+	// Written by vc-manager; read by vc-manager.
+	annotationGeneration = "tenancy.x-k8s.io/store-generation"
 	// dataFolder is where the volume of a member is mounted.
 	dataFolder = "/var/lib/etcd"
 )
@@ -61,7 +66,23 @@ func NewStore() Store {
 	return Store{Pods: 1, Members: []string{MemberName(0)}, New: true}
 }
 
-func (s *Store) volume() string { return cmp.Or(s.Volume, firstVolume) }
+// volumeOf returns the name of the volumes of a generation.
+func volumeOf(generation int64) string {
+	if generation == 0 {
+		return volumeName
+	}
+	return fmt.Sprintf("%s-%d", volumeName, generation)
+}
+
+// GenerationOf returns the generation of the store of an object, 0 where it says none.
+func GenerationOf(object metav1.Object) int64 {
+	return number(object.GetAnnotations()[annotationGeneration])
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // 0 where it is none
+	return n
+}
 
 // Told returns the ConfigMap by which a pod that has no data yet knows the others. It is no part of the pods: they are
 // not outdated by a member more.
@@ -75,26 +96,36 @@ func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 		state = "new"
 	}
 	told := &corev1.ConfigMap{ObjectMeta: c.meta(Etcd, Etcd), Data: map[string]string{initialCluster: strings.Join(peers, ","), initialClusterState: state}}
-	if store.volume() != firstVolume {
-		told.Data[volumeName] = store.volume()
+	for key, value := range map[string]string{restoredFrom: store.Restored, kubernetesVersion: store.Version} {
+		if value != "" {
+			told.Data[key] = value
+		}
 	}
-	if store.Restored != "" {
-		told.Data[restoredFrom] = store.Restored
+	if store.Generation > 0 {
+		told.Data[storeGeneration] = strconv.FormatInt(store.Generation, 10)
 	}
 	return told
 }
 
-// VolumeOf returns the name of the volumes of a store, and the backup that it was restored from, by its ConfigMap, or its
-// StatefulSet where that is nil.
-func VolumeOf(told *corev1.ConfigMap, set *appsv1.StatefulSet) (volume, restored string) {
+// StoreOf returns which store a control plane has, by its ConfigMap; by its StatefulSet, or its API servers, where that is
+// nil, for somebody has deleted it.
+func StoreOf(told *corev1.ConfigMap, set *appsv1.StatefulSet, servers *appsv1.Deployment) Store {
 	switch {
 	case told != nil:
-		return told.Data[volumeName], told.Data[restoredFrom]
+		return Store{Generation: number(told.Data[storeGeneration]), Restored: told.Data[restoredFrom], Version: told.Data[kubernetesVersion], New: IsNew(told)}
 	case len(set.Spec.VolumeClaimTemplates) > 0:
-		return set.Spec.VolumeClaimTemplates[0].Name, set.Annotations[annotationRestored]
+		name := set.Spec.VolumeClaimTemplates[0].Name
+		return Store{Generation: number(strings.TrimPrefix(name, volumeName+"-")), Restored: set.Annotations[annotationRestored]}
 	default:
-		return "", ""
+		return Store{Generation: GenerationOf(servers), New: servers.ResourceVersion == ""}
 	}
+}
+
+// ForgetRestored lets a ConfigMap not say any more which backup the store was restored from, and reports whether it did.
+func ForgetRestored(told *corev1.ConfigMap) bool {
+	_, said := told.Data[restoredFrom]
+	delete(told.Data, restoredFrom)
+	return said
 }
 
 // MembersOf returns how many members the ConfigMap of a store names, at least one.
@@ -143,11 +174,11 @@ func (c *ControlPlane) Etcd(store Store) []client.Object {
 		corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}},
 		variable("ETCD_INITIAL_CLUSTER", initialCluster), variable("ETCD_INITIAL_CLUSTER_STATE", initialClusterState),
 	)
-	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: store.volume(), MountPath: dataFolder})
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volumeOf(store.Generation), MountPath: dataFolder})
 	set := &appsv1.StatefulSet{ObjectMeta: c.meta(Etcd, Etcd), Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To(store.Pods), ServiceName: Etcd, Selector: &metav1.LabelSelector{MatchLabels: Labels(Etcd)}, Template: pod,
 		PodManagementPolicy: appsv1.ParallelPodManagement, UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
-		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: store.volume(), Labels: Labels(Etcd)}, Spec: etcdClaim()}},
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: volumeOf(store.Generation), Labels: Labels(Etcd)}, Spec: etcdClaim()}},
 		PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenDeleted: appsv1.RetainPersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 		},

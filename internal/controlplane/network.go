@@ -125,6 +125,7 @@ func (c *ControlPlane) managerPolicy() client.Object {
 // BackupPolicies let what makes backups reach the store and DNS, and what restores one nobody.
 func (c *ControlPlane) BackupPolicies() []client.Object {
 	return []client.Object{
+		c.etcdPolicy(),
 		c.policy(EtcdBackup, nil, append(dns(), networkingv1.NetworkPolicyEgressRule{Ports: tcp(clientPort), To: []networkingv1.NetworkPolicyPeer{podsOf(Etcd)}})),
 		c.policy(EtcdRestore, nil, nil),
 	}

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"path/filepath"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,9 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	folder(&pod.Spec, "run", "/var/run/kubernetes")
 	deployment := c.deployment(APIServer, replicas(of.template), pod)
 	deployment.Annotations = map[string]string{annotationVersion: c.Version.Spec.KubernetesVersion}
+	if c.Generation > 0 {
+		deployment.Annotations[annotationGeneration] = strconv.FormatInt(c.Generation, 10)
+	}
 	return []client.Object{c.apiServerPolicy(), deployment, c.budget(APIServer), c.exposedService()}
 }
 
@@ -58,14 +62,6 @@ const annotationVersion = "tenancy.x-k8s.io/kubernetes-version"
 // VersionOf returns the version of Kubernetes of API servers, "" where they do not say it.
 func VersionOf(deployment *appsv1.Deployment) string {
 	return deployment.Annotations[annotationVersion]
-}
-
-// SetVersion lets API servers be of a version of Kubernetes: what they store is.
-func SetVersion(deployment *appsv1.Deployment, version string) {
-	if deployment.Annotations == nil {
-		deployment.Annotations = map[string]string{}
-	}
-	deployment.Annotations[annotationVersion] = version
 }
 
 // ControllerManager returns the objects of the controller managers, one of which works at a time.

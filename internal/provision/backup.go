@@ -3,9 +3,11 @@ package provision
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -26,6 +29,10 @@ const (
 	retryPeriod = 10 * time.Minute
 	// freshTime is how old the backup is at most that an upgrade begins with.
 	freshTime = time.Hour
+	// hangTime is how much longer than it may take a Job runs that has failed.
+	hangTime = 10 * time.Minute
+	// leastPeriod is the time between two backups, at least.
+	leastPeriod = 15 * time.Minute
 	// spreadParts is the part of the time between two backups in which those of one schedule begin.
 	spreadParts = 10
 	// defaultSchedule and defaultKeep are those of a ClusterVersion that does not say them.
@@ -41,18 +48,17 @@ type backups struct {
 	made, restores []batchv1.Job
 }
 
-// openBackups reads the backups of a control plane; it has none where none are wanted and none is to be restored.
+// openBackups reads the backups of a control plane.
 func (r *Reconciler) openBackups(ctx context.Context, plane *controlplane.ControlPlane) (*backups, error) {
 	b := &backups{Reconciler: r, plane: plane}
-	if plane.Version.Spec.Backup == nil && plane.Tenant.Spec.RestoreFrom == "" {
-		return b, nil
-	}
 	for component, jobs := range map[string]*[]batchv1.Job{controlplane.EtcdBackup: &b.made, controlplane.EtcdRestore: &b.restores} {
 		var list batchv1.JobList
 		if err := r.Reader.List(ctx, &list, client.InNamespace(plane.Namespace), client.MatchingLabels(controlplane.Labels(component))); err != nil {
 			return nil, fmt.Errorf("listing Jobs %s of %s: %w", component, plane.Namespace, err)
 		}
-		slices.SortFunc(list.Items, func(a, b batchv1.Job) int { return cmp.Compare(b.Name, a.Name) }) // names have the time
+		slices.SortFunc(list.Items, func(a, b batchv1.Job) int {
+			return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
+		})
 		*jobs = list.Items
 	}
 	return b, nil
@@ -67,33 +73,42 @@ const (
 	failed
 )
 
-// outcomeOf returns what became of a Job, and when.
-func outcomeOf(job *batchv1.Job) (outcome, *metav1.Time) {
+// outcomeOf returns what became of a Job, and when. One that should have ended long ago has failed, as one whose node is
+// lost: the meta cluster waits for its pod.
+func (b *backups) outcomeOf(job *batchv1.Job) (became outcome, at time.Time) {
 	for i := range job.Status.Conditions {
 		condition := &job.Status.Conditions[i]
 		switch {
 		case condition.Status != corev1.ConditionTrue:
 		case condition.Type == batchv1.JobComplete:
-			return complete, &condition.LastTransitionTime
+			return complete, condition.LastTransitionTime.Time
 		case condition.Type == batchv1.JobFailed:
-			return failed, &condition.LastTransitionTime
+			return failed, condition.LastTransitionTime.Time
 		}
 	}
-	return running, nil
+	if at := job.CreationTimestamp.Add(controlplane.BackupTime + hangTime); at.Before(b.Clock.Now()) {
+		return failed, at
+	}
+	return running, time.Time{}
+}
+
+// runs reports whether a backup is being made.
+func (b *backups) runs() bool {
+	return slices.ContainsFunc(b.made, func(job batchv1.Job) bool { became, _ := b.outcomeOf(&job); return became == running })
 }
 
 // newest returns when the newest backup was whole, nil for none.
 func (b *backups) newest() *metav1.Time {
 	for i := range b.made {
-		if became, at := outcomeOf(&b.made[i]); became == complete {
-			return at
+		if became, at := b.outcomeOf(&b.made[i]); became == complete {
+			return ptr.To(metav1.NewTime(at))
 		}
 	}
 	return nil
 }
 
-// make makes a backup if one is due, and says what is known of them. again is shortened to when the next one is due.
-func (b *backups) make(ctx context.Context, store *store, report *report, again *time.Duration) error {
+// keepUp makes a backup if one is due, and says what is known of them. again is shortened to when the next one is due.
+func (b *backups) keepUp(ctx context.Context, store *store, report *report, again *time.Duration) error {
 	if b.plane.Version.Spec.Backup == nil {
 		report.without = append(report.without, tenancyv1alpha1.ConditionBackedUp)
 		return nil
@@ -105,31 +120,33 @@ func (b *backups) make(ctx context.Context, store *store, report *report, again 
 			"ClusterVersion %s: spec.backup.schedule: %v; give five fields as those of a CronJob, @daily or @every 6h", b.plane.Version.Name, err)})
 		return nil
 	}
-	why, err := b.at(ctx, store, due, "")
+	due, why, err := b.makeAt(ctx, store, due, "")
 	if err != nil {
 		return err
 	}
-	*again = min(*again, max(due.Sub(b.Clock.Now()), time.Second))
+	*again = min(*again, max(due.Sub(b.Clock.Now()), storePeriod))
 	report.set(tenancyv1alpha1.ConditionBackedUp, why)
 	return nil
 }
 
-// at makes a backup if it is time, none is being made, and none has failed just now. It returns what is waited for, the
-// zero Reason if the newest backup is whole. to is the version that the API servers get after it, "" for none.
-func (b *backups) at(ctx context.Context, store *store, due time.Time, to string) (tenancy.Reason, error) {
+// makeAt makes a backup if it is time, none is being made, and none has failed just now. It returns when it is time, and
+// what is waited for, the zero Reason if the newest backup is whole. to is the version that the API servers get after it,
+// "" for none.
+func (b *backups) makeAt(ctx context.Context, store *store, due time.Time, to string) (time.Time, tenancy.Reason, error) {
+	now := b.Clock.Now()
 	if len(b.made) > 0 {
-		switch became, at := outcomeOf(&b.made[0]); became {
-		case running:
-			return b.state(), nil
-		case failed:
+		if became, at := b.outcomeOf(&b.made[0]); became == failed {
 			due = at.Add(retryPeriod)
-		case complete:
 		}
 	}
-	if b.Clock.Now().Before(due) {
-		return b.state(), nil
+	if b.runs() {
+		return now.Add(controlplane.BackupTime), b.state(), nil // its end is an event
 	}
-	return b.begin(ctx, store, to)
+	if now.Before(due) {
+		return due, b.state(), nil
+	}
+	why, err := b.begin(ctx, store, to)
+	return due, why, err
 }
 
 // state says why the newest backup is not whole, the zero Reason if it is.
@@ -138,17 +155,14 @@ func (b *backups) state() tenancy.Reason {
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "There is no backup yet"}
 	}
 	newest := &b.made[0]
-	switch became, _ := outcomeOf(newest); became {
-	case complete:
-		return tenancy.Reason{}
-	case failed:
+	switch became, _ := b.outcomeOf(newest); {
+	case became == failed:
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: fmt.Sprintf(
 			"%s failed, and is made again in %v: kubectl -n %s logs job/%s", newest.Name, retryPeriod, b.plane.Namespace, newest.Name)}
-	default:
-		if b.newest() != nil {
-			return tenancy.Reason{} // it is the one before
-		}
+	case became == running && b.newest() == nil:
 		return b.waitsFor(newest)
+	default:
+		return tenancy.Reason{} // the one before is whole while another one is made
 	}
 }
 
@@ -158,21 +172,31 @@ func (b *backups) waitsFor(job *batchv1.Job) tenancy.Reason {
 		"%s runs: kubectl -n %s describe job/%s", job.Name, b.plane.Namespace, job.Name)}
 }
 
-// due returns when the next backup is made.
+// due returns when the next backup is made by the schedule.
 func (b *backups) due() (time.Time, error) {
-	schedule, err := cron.ParseStandard(cmp.Or(b.plane.Version.Spec.Backup.Schedule, defaultSchedule))
-	if err != nil || len(b.made) == 0 {
-		return b.Clock.Now(), err //nolint:wrapcheck // the caller says of what
+	text := cmp.Or(b.plane.Version.Spec.Backup.Schedule, defaultSchedule)
+	if strings.Contains(text, "TZ=") { // ParseStandard would take it
+		return time.Time{}, errors.New("it is in UTC")
 	}
-	next := schedule.Next(controlplane.BackupTime(&b.made[0]))
-	if next.IsZero() {
-		return next, fmt.Errorf("it never comes")
+	schedule, err := cron.ParseStandard(text)
+	if err != nil {
+		return time.Time{}, err //nolint:wrapcheck // the caller says of what
+	}
+	now := b.Clock.Now().UTC()
+	next := schedule.Next(now)
+	period := schedule.Next(next).Sub(next)
+	switch {
+	case next.IsZero():
+		return time.Time{}, errors.New("it never comes")
+	case period < leastPeriod:
+		return time.Time{}, fmt.Errorf("it comes more often than every %v", leastPeriod)
+	case len(b.made) == 0:
+		return now, nil
 	}
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(b.plane.Tenant.UID)) // it takes all
 	const parts = 1000
-	spread := schedule.Next(next).Sub(next) / spreadParts
-	return next.Add(max(spread, 0) / parts * time.Duration(sum.Sum32()%parts)), nil
+	return schedule.Next(b.made[0].CreationTimestamp.UTC()).Add(period / spreadParts / parts * time.Duration(sum.Sum32()%parts)), nil
 }
 
 // begin makes a backup of a member that is ready, in the place of the oldest one where there are enough.
@@ -190,39 +214,41 @@ func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.R
 	if member == "" {
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and no member of etcd is ready"}, nil
 	}
-	for _, policy := range b.plane.BackupPolicies() {
-		if _, err := b.apply(ctx, policy); err != nil {
-			return tenancy.Reason{}, err
-		}
+	slot, older := b.slot()
+	if slot < 0 {
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and all that there are are restored"}, nil
+	}
+	if err := b.policies(ctx); err != nil {
+		return tenancy.Reason{}, err
 	}
 	if err := b.claim(ctx, b.plane.Backups()); err != nil {
 		return tenancy.Reason{}, err
 	}
-	from, err := b.versionNow(ctx)
-	if err != nil {
-		return tenancy.Reason{}, err
-	}
-	slot, older := b.slot()
 	if older != nil {
 		if err := b.remove(ctx, older); err != nil {
 			return tenancy.Reason{}, err
 		}
 	}
-	job := b.plane.Backup(controlplane.BackupName(b.Clock.Now()), slot, member, from, to)
+	job := b.plane.Backup(controlplane.BackupName(b.Clock.Now()), slot, member, store.version(), to)
 	if err := b.Client.Create(ctx, job); err != nil {
 		return tenancy.Reason{}, fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err)
 	}
+	b.made = slices.Insert(b.made, 0, *job)
 	return b.waitsFor(job), nil
 }
 
-// versionNow returns the version of Kubernetes of the API servers, "" where there are none.
-func (b *backups) versionNow(ctx context.Context) (string, error) {
-	servers, err := b.servers(ctx, b.plane.Namespace)
-	return controlplane.VersionOf(servers), err
+// policies lets Jobs reach what they need, and nothing else.
+func (b *backups) policies(ctx context.Context) error {
+	for _, policy := range b.plane.BackupPolicies() {
+		if _, err := b.apply(ctx, policy); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // slot returns the number of the file of the next backup, and the one that has it, nil for none: one that failed rather
-// than the oldest, and never the one that is to be restored.
+// than the oldest, and never the one that is to be restored. -1: there is none.
 func (b *backups) slot() (int32, *batchv1.Job) {
 	keep := cmp.Or(b.plane.Version.Spec.Backup.Keep, defaultKeep)
 	for slot := range keep {
@@ -230,20 +256,22 @@ func (b *backups) slot() (int32, *batchv1.Job) {
 			return slot, nil
 		}
 	}
-	var older *batchv1.Job
+	slot, older := int32(-1), (*batchv1.Job)(nil)
 	for i := range b.made { // the newest first
 		job := &b.made[i]
-		if slot := controlplane.SlotOf(job); slot < 0 || slot >= keep || job.Name == b.plane.Tenant.Spec.RestoreFrom {
-			continue
-		}
-		if older = job; isFailed(job) {
-			break
+		if at := controlplane.SlotOf(job); at >= 0 && at < keep && job.Name != b.plane.Tenant.Spec.RestoreFrom {
+			if slot, older = at, job; b.isFailed(job) {
+				break
+			}
 		}
 	}
-	return controlplane.SlotOf(older), older
+	return slot, older
 }
 
-func isFailed(job *batchv1.Job) bool { became, _ := outcomeOf(job); return became == failed }
+func (b *backups) isFailed(job *batchv1.Job) bool {
+	became, _ := b.outcomeOf(job)
+	return became == failed
+}
 
 // claim creates a claim where there is none of that name. One that is not vc-manager's is an error.
 func (b *backups) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
@@ -270,27 +298,33 @@ func (b *backups) remove(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// before returns what an upgrade to another minor version waits for: a backup that is made for it, not older than
-// freshTime.
-func (b *backups) before(ctx context.Context, store *store) (tenancy.Reason, error) {
-	from, err := b.versionNow(ctx)
-	to := b.plane.Version.Spec.KubernetesVersion
-	if err != nil || b.plane.Version.Spec.Backup == nil || from == "" || !changesMinor(from, to) {
-		return tenancy.Reason{}, err
+// beforeUpgrade returns what an upgrade to another minor version waits for: a backup that is made for it, not older than
+// freshTime, or of any age while no member is ready: the upgrade may mend that.
+func (b *backups) beforeUpgrade(ctx context.Context, store *store) (tenancy.Reason, error) {
+	from, to := store.version(), b.plane.Version.Spec.KubernetesVersion
+	if b.plane.Version.Spec.Backup == nil || !store.hasServed() || !changesMinor(from, to) {
+		return tenancy.Reason{}, nil
 	}
-	now := b.Clock.Now()
+	now, isThere := b.Clock.Now(), false
 	for i := range b.made {
-		became, at := outcomeOf(&b.made[i])
-		if became == complete && controlplane.IsBefore(&b.made[i], from, to, store.state.Volume) && now.Before(at.Add(freshTime)) {
-			return tenancy.Reason{}, nil
+		if became, at := b.outcomeOf(&b.made[i]); became == complete && controlplane.IsBefore(&b.made[i], from, to, store.state.Generation) {
+			if now.Before(at.Add(freshTime)) {
+				return tenancy.Reason{}, nil
+			}
+			isThere = true
 		}
 	}
-	why, err := b.at(ctx, store, now, to)
-	if why == (tenancy.Reason{}) && err == nil {
+	_, why, err := b.makeAt(ctx, store, now, to)
+	switch {
+	case err != nil:
+		return tenancy.Reason{}, err
+	case isThere && !b.runs():
+		return tenancy.Reason{}, nil
+	case why == (tenancy.Reason{}):
 		why = b.waitsFor(&b.made[0])
 	}
 	why.Message = "A backup comes before the upgrade: " + why.Message
-	return why, err
+	return why, nil
 }
 
 // changesMinor reports whether a version is of another minor version.

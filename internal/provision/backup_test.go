@@ -26,7 +26,7 @@ func (b *bed) jobs(component string) []batchv1.Job {
 	return list.Items
 }
 
-// ends says what became of the newest Job of a component, and returns it.
+// ends says what became of the last Job of a component, and returns it.
 func (b *bed) ends(component string, became batchv1.JobConditionType) *batchv1.Job {
 	b.t.Helper()
 	jobs := b.jobs(component)
@@ -101,7 +101,7 @@ func TestBackupsOnASchedule(t *testing.T) {
 	b.reconcile()
 	require.Equal(t, tenancyv1alpha1.ReasonFailed, b.backedUp().Reason)
 	require.Contains(t, b.backedUp().Message, "kubectl -n "+root+" logs job/"+failed.Name)
-	require.Equal(t, 2, len(b.jobs(controlplane.EtcdBackup)))
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 2)
 	b.later(retryPeriod - time.Second)
 	b.reconcile()
 	require.Equal(t, failed.Name, b.jobs(controlplane.EtcdBackup)[1].Name, "not yet")
@@ -109,13 +109,14 @@ func TestBackupsOnASchedule(t *testing.T) {
 	made(0, 2)
 	require.Equal(t, second.Name, b.jobs(controlplane.EtcdBackup)[0].Name, "the one that is whole stays")
 
-	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup.Schedule = "every night" })
-	b.reconcile()
-	require.Equal(t, tenancyv1alpha1.ReasonInvalid, b.backedUp().Reason)
-	require.Contains(t, b.backedUp().Message, "give five fields as those of a CronJob")
-	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup.Schedule = "0 0 30 2 *" })
-	b.reconcile()
-	require.Contains(t, b.backedUp().Message, "it never comes")
+	for schedule, why := range map[string]string{
+		"every night": "give five fields as those of a CronJob", "0 0 30 2 *": "it never comes", "@every 1s": "it comes more often than every 15m0s", "TZ=x": "it is in UTC",
+	} {
+		b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup.Schedule = schedule })
+		b.reconcile()
+		require.Equal(t, tenancyv1alpha1.ReasonInvalid, b.backedUp().Reason)
+		require.Contains(t, b.backedUp().Message, why)
+	}
 	missing, _ := b.conditions()
 	require.NotContains(t, missing, tenancyv1alpha1.ConditionUpToDate, "the rest goes on")
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup = nil })
@@ -130,7 +131,7 @@ func TestBackupsAreSpread(t *testing.T) {
 	of := &backups{Reconciler: b.reconciler, plane: &controlplane.ControlPlane{Version: &tenancyv1alpha1.ClusterVersion{}}}
 	of.plane.Version.Spec.Backup = &tenancyv1alpha1.BackupTemplate{Schedule: "0 3 * * *"}
 	at := time.Date(2026, 11, 28, 3, 5, 0, 0, time.UTC)
-	of.made = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Name: controlplane.BackupName(at)}}}
+	of.made = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at)}}}
 	distinct := map[time.Time]bool{}
 	for i := range 100 {
 		of.plane.Tenant = &tenancyv1alpha1.VirtualCluster{}
@@ -181,7 +182,7 @@ func TestAnUpgradeBeginsWithABackup(t *testing.T) {
 	require.Len(t, b.jobs(controlplane.EtcdBackup), 3)
 }
 
-// stopped says that no program runs, as the meta cluster does.
+// stopped ends what runs, as the meta cluster does, when all is scaled to nothing.
 func (b *bed) stopped() {
 	b.t.Helper()
 	for _, name := range []string{controlplane.ControllerManager, controlplane.APIServer, controlplane.Etcd} {
@@ -191,7 +192,6 @@ func (b *bed) stopped() {
 		switch live := object.(type) {
 		case *appsv1.StatefulSet:
 			require.Zero(b.t, *live.Spec.Replicas)
-			require.NoError(b.t, b.reconciler.Client.DeleteAllOf(b.t.Context(), &corev1.Pod{}, client.InNamespace(root)))
 			live.Status.ObservedGeneration, live.Status.Replicas = live.Generation, 0
 		case *appsv1.Deployment:
 			require.Zero(b.t, *live.Spec.Replicas, name)
@@ -199,61 +199,49 @@ func (b *bed) stopped() {
 		}
 		require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), object))
 	}
-	b.reconcile()
 }
 
-// TestARestore: nothing is deleted before the backup is restored into a volume of its own, and three that fail are all. What
-// a person takes back is as it was.
+// volume returns the name of the volumes of the store, and how many pods it has.
+func (b *bed) volume() (string, int32) {
+	b.t.Helper()
+	set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKeyFromObject(set), set))
+	return set.Spec.VolumeClaimTemplates[0].Name, *set.Spec.Replicas
+}
+
+// TestARestore: the backup is restored into a volume of its own while all programs run; then they end, also those that are
+// about to, and the store is the one of that volume. It is done once, whoever deletes what is known of it.
 func TestARestore(t *testing.T) {
 	t.Parallel()
 	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{Keep: 2})
-	b.reconcile()
-	source := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
-	b.later(time.Minute)
-	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
-	b.stopped()
-	volume := func() (string, int32) {
-		set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
-		require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
-		return set.Spec.VolumeClaimTemplates[0].Name, *set.Spec.Replicas
-	}
-	for tries := range maxRestores {
-		require.Len(t, b.jobs(controlplane.EtcdRestore), 1+tries)
-		b.reconcile()
-		require.Len(t, b.jobs(controlplane.EtcdRestore), 1+tries, "one at a time")
-		b.ends(controlplane.EtcdRestore, batchv1.JobFailed)
-		b.later(time.Second)
-		b.reconcile()
-	}
-	missing, message := b.conditions()
-	require.Equal(t, tenancyv1alpha1.ReasonFailed, missing[tenancyv1alpha1.ConditionUpToDate])
-	require.Contains(t, message, "what there was is there")
-	name, pods := volume()
-	require.Equal(t, "data", name)
-	require.Zero(t, pods)
-	b.later(25 * time.Hour) // a backup is due, and none is made of what does not run
-	b.reconcile()
-	require.Len(t, b.jobs(controlplane.EtcdBackup), 1)
-
-	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = "" })
-	b.made()
-	name, pods = volume()
-	require.Equal(t, "data", name)
-	require.EqualValues(t, 1, pods)
-
-	for range 3 { // the backup that is to be restored makes no room
+	for range 3 {
 		b.reconcile()
 		b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
-		b.later(26 * time.Hour)
-		source = b.jobs(controlplane.EtcdBackup)[0].DeepCopy()
+		b.later(27 * time.Hour)
 	}
+	source := b.jobs(controlplane.EtcdBackup)[0].DeepCopy() // whose file is the next one's
 	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
-	b.stopped()
+	b.reconcile()
+	claim := &corev1.PersistentVolumeClaim{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "data-1-etcd-0"}, claim))
+	name, pods := b.volume()
+	require.Equal(t, "data", name)
+	require.EqualValues(t, 1, pods, "what runs goes on")
+	_, message := b.conditions()
+	require.Contains(t, message, "waiting for Job etcd-restore-1")
+	require.Equal(t, source.Name, b.jobs(controlplane.EtcdBackup)[0].Name, "it makes no room")
+	b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+
 	job := b.ends(controlplane.EtcdRestore, batchv1.JobComplete)
 	require.Equal(t, "/backups/"+source.Annotations["tenancy.x-k8s.io/backup-slot"]+".db", job.Spec.Template.Spec.Containers[0].Command[3])
+	b.stopped()
 	b.reconcile()
-	name, pods = volume()
-	require.Equal(t, controlplane.RestoredVolume(job), name)
+	_, message = b.conditions()
+	require.Contains(t, message, "waiting for the end of etcd", "its pod is there yet")
+	require.NoError(t, b.reconciler.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(root)))
+	b.reconcile()
+	name, pods = b.volume()
+	require.Equal(t, "data-1", name)
 	require.EqualValues(t, 1, pods)
 	require.Equal(t, source.Name, b.vc().Status.RestoredFrom)
 	told := &corev1.ConfigMap{}
@@ -261,10 +249,66 @@ func TestARestore(t *testing.T) {
 	require.Equal(t, "existing", told.Data["initial-cluster-state"])
 	require.NoError(t, b.reconciler.Client.Delete(t.Context(), told))
 	b.made()
-	name, _ = volume()
-	require.Equal(t, controlplane.RestoredVolume(job), name, "whoever deletes what is known of it")
+	name, _ = b.volume()
+	require.Equal(t, "data-1", name, "whoever deletes what is known of it")
 	require.Equal(t, source.Name, b.vc().Status.RestoredFrom)
-	require.Len(t, b.jobs(controlplane.EtcdRestore), maxRestores+1, "it is restored once")
+	require.Len(t, b.jobs(controlplane.EtcdRestore), 1, "it is restored once")
+	_, message = b.conditions()
+	require.Empty(t, message)
+
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = "" })
+	b.reconcile()
+	require.Empty(t, b.vc().Status.RestoredFrom)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
+	b.reconcile()
+	require.Len(t, b.jobs(controlplane.EtcdRestore), 2, "the same one again")
+}
+
+// TestARestoreThatFails: three Jobs are all, what runs goes on, and another wish begins anew, in volumes that nobody had.
+func TestARestoreThatFails(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+	b.reconcile()
+	source := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+	b.later(time.Minute)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
+	for tries := range maxRestores {
+		b.reconcile()
+		b.reconcile()
+		require.Len(t, b.jobs(controlplane.EtcdRestore), 1+tries, "one at a time")
+		b.ends(controlplane.EtcdRestore, batchv1.JobFailed)
+	}
+	b.reconcile()
+	missing, message := b.conditions()
+	require.Equal(t, tenancyv1alpha1.ReasonFailed, missing[tenancyv1alpha1.ConditionUpToDate])
+	require.Contains(t, message, "3 Jobs have failed; what runs goes on")
+	name, pods := b.volume()
+	require.Equal(t, "data", name)
+	require.EqualValues(t, 1, pods)
+
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = "" })
+	b.reconcile()
+	require.Empty(t, b.jobs(controlplane.EtcdRestore))
+	_, message = b.conditions()
+	require.Empty(t, message)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
+	b.reconcile()
+	require.Equal(t, "etcd-restore-4", b.jobs(controlplane.EtcdRestore)[0].Name)
+}
+
+// TestABackupThatHangs: a Job whose node is lost does not end, and is one that has failed.
+func TestABackupThatHangs(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+	b.reconcile()
+	hung := b.jobs(controlplane.EtcdBackup)[0].Name
+	b.later(controlplane.BackupTime + hangTime + time.Second)
+	b.reconcile()
+	require.Equal(t, tenancyv1alpha1.ReasonFailed, b.backedUp().Reason)
+	b.later(retryPeriod)
+	b.reconcile()
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 2)
+	require.Equal(t, hung, b.jobs(controlplane.EtcdBackup)[0].Name, "another one has a file of its own")
 }
 
 // TestWhatIsNotRestored: what cannot be is said, and what runs goes on.
@@ -302,7 +346,7 @@ func TestWhatIsNotRestored(t *testing.T) {
 			b.reconcile()
 			missing, message := b.conditions()
 			if tc.why == "" {
-				require.Contains(t, message, "Restoring "+wish)
+				require.Contains(t, message, "waiting for Job etcd-restore-1")
 				return
 			}
 			require.Equal(t, tenancyv1alpha1.ReasonInvalid, missing[tenancyv1alpha1.ConditionUpToDate])

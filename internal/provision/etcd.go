@@ -44,10 +44,11 @@ func DialEtcd(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient
 type store struct {
 	*Reconciler
 	plane *controlplane.ControlPlane
-	// told and set are its ConfigMap, nil for none, and its StatefulSet, without resource version for none. They are read
-	// without a cache, and written only where nobody else has written since.
-	told *corev1.ConfigMap
-	set  *appsv1.StatefulSet
+	// told and set are its ConfigMap, nil for none, and its StatefulSet, and servers its API servers, without resource version
+	// for none. They are read without a cache, and written only where nobody else has written since.
+	told    *corev1.ConfigMap
+	set     *appsv1.StatefulSet
+	servers *appsv1.Deployment
 	// state is what they say.
 	state controlplane.Store
 }
@@ -55,36 +56,43 @@ type store struct {
 // openStore reads the store of a control plane. Where its ConfigMap is gone and others are not it is no new one: an empty
 // one in its place would look like a tenant that has lost everything.
 func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlPlane) (*store, error) {
-	s := &store{Reconciler: r, plane: plane, told: &corev1.ConfigMap{}, set: &appsv1.StatefulSet{}, state: controlplane.NewStore()}
-	for _, object := range []client.Object{s.told, s.set} {
-		exists, err := s.read(ctx, controlplane.Etcd, object)
-		switch {
-		case err != nil:
-			return nil, err
-		case exists && !controlplane.IsManaged(object):
-			return nil, broken("%s %s/%s is not vc-manager's: delete it", kindOf(object), plane.Namespace, controlplane.Etcd)
+	s := &store{Reconciler: r, plane: plane, told: &corev1.ConfigMap{}, set: &appsv1.StatefulSet{}, servers: &appsv1.Deployment{}}
+	for name, objects := range map[string][]client.Object{controlplane.Etcd: {s.told, s.set}, controlplane.APIServer: {s.servers}} {
+		for _, object := range objects {
+			exists, err := s.read(ctx, name, object)
+			switch {
+			case err != nil:
+				return nil, err
+			case exists && !controlplane.IsManaged(object):
+				return nil, broken("%s %s/%s is not vc-manager's: delete it", kindOf(object), plane.Namespace, name)
+			}
 		}
 	}
-	s.state.Pods = controlplane.MembersOf(s.told)
+	pods := controlplane.MembersOf(s.told)
 	if s.set.ResourceVersion != "" { // it may have pods of which the ConfigMap does not know, and never gets fewer
 		paused, _ := strconv.Atoi(s.set.Annotations[annotationReplicas])
-		s.state.Pods = max(s.state.Pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
+		pods = max(pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
 	}
-	told := s.told
 	if s.told.ResourceVersion == "" {
-		told = nil
+		s.told = nil
 	}
-	s.state.Volume, s.state.Restored = controlplane.VolumeOf(told, s.set)
-	if plane.Tenant.Spec.RestoreFrom == "" {
-		s.state.Restored = "" // the same one may be wished for again
+	s.state = controlplane.StoreOf(s.told, s.set, s.servers)
+	s.state.Pods, s.state.Members = pods, controlplane.NewStore().Members
+	plane.Generation = s.state.Generation
+	return s, nil
+}
+
+// hasServed reports whether the API servers that there are have written what is stored.
+func (s *store) hasServed() bool {
+	return s.servers.ResourceVersion != "" && controlplane.GenerationOf(s.servers) == s.state.Generation
+}
+
+// version returns the version of Kubernetes of the API servers that have written what is stored, "" where it is not known.
+func (s *store) version() string {
+	if s.hasServed() {
+		return controlplane.VersionOf(s.servers)
 	}
-	if s.told = told; told != nil {
-		s.state.New = controlplane.IsNew(told)
-		return s, nil
-	}
-	hasServers, err := s.read(ctx, controlplane.APIServer, &appsv1.Deployment{})
-	s.state.New = s.set.ResourceVersion == "" && !hasServers
-	return s, err
+	return s.state.Version
 }
 
 // wanted returns how many members it is to have.
@@ -102,7 +110,7 @@ func (s *store) read(ctx context.Context, name string, object client.Object) (bo
 // make applies the objects of the store, takes the next step, and returns what it waits for then.
 func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) {
 	if s.told == nil { // else it is not written before the members are known
-		if err := s.tell(ctx); err != nil {
+		if err := s.tell(ctx, s.state); err != nil {
 			return tenancy.Reason{}, err
 		}
 	}
@@ -137,7 +145,8 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 // learn tells pods that start from now on who the members are, and makes a pod for each that has none. The store was
 // made: it is never new again.
 func (s *store) learn(ctx context.Context, members []etcd.Member) error {
-	known := controlplane.Store{Pods: s.state.Pods, Volume: s.state.Volume, Restored: s.state.Restored}
+	known := s.state
+	known.Members, known.New, known.Version = nil, false, s.version()
 	for ordinal := range int32(controlplane.MaxMembers) {
 		name := controlplane.MemberName(ordinal)
 		if slices.ContainsFunc(members, func(member etcd.Member) bool { return member.Name == name }) {
@@ -148,16 +157,15 @@ func (s *store) learn(ctx context.Context, members []etcd.Member) error {
 		return nil // not one is a pod's: somebody is at work on it
 	}
 	grown := known.Pods > s.state.Pods
-	s.state = known
-	if err := s.tell(ctx); err != nil || !grown {
+	if err := s.tell(ctx, known); err != nil || !grown {
 		return err
 	}
 	return s.apply(ctx)
 }
 
-// tell writes the ConfigMap if it says something else. Where somebody was faster nothing is written.
-func (s *store) tell(ctx context.Context) (err error) {
-	wanted := s.plane.Told(s.state)
+// tell lets the ConfigMap say a state if it says another one. Where somebody was faster nothing is written.
+func (s *store) tell(ctx context.Context, state controlplane.Store) (err error) {
+	wanted := s.plane.Told(state)
 	switch {
 	case s.told == nil:
 		err = s.Client.Create(ctx, wanted)
@@ -169,6 +177,7 @@ func (s *store) tell(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", s.plane.Namespace, controlplane.Etcd, err)
 	}
+	s.state, s.plane.Generation = state, state.Generation
 	return nil
 }
 

@@ -274,35 +274,34 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 	if err != nil {
 		return err
 	}
-	ready, err := r.prepare(ctx, store, backups, report)
-	if err == nil && ready {
-		err = r.make(ctx, store, report, again)
+	restoring, goesOn, err := store.restore(ctx, backups)
+	if err != nil {
+		return err
 	}
 	report.restoredFrom = ptr.To(store.state.Restored)
-	return errors.Join(err, backups.make(ctx, store, report, again))
+	if goesOn {
+		err = r.upgrade(ctx, store, backups, report, again)
+	}
+	if restoring != (tenancy.Reason{}) {
+		report.refuse(restoring)
+	}
+	return errors.Join(err, backups.keepUp(ctx, store, report, again))
 }
 
-// prepare restores the store where that is wished for, and reports whether the parts may become what is wanted, or says why
-// not.
-func (r *Reconciler) prepare(ctx context.Context, store *store, backups *backups, report *report) (ready bool, err error) {
-	var why tenancy.Reason
-	if store.isRestored() {
-		backup, refused := store.restorable(backups)
-		if refused == "" {
-			why, err = store.restore(ctx, backups, backup)
-		} else {
-			why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf("spec.restoreFrom: %s: %s; what runs goes on", store.plane.Tenant.Spec.RestoreFrom, refused)}
-		}
-	} else {
-		why, err = r.preflight(ctx, store.plane, store.state.Pods, store.wanted())
-		if why == (tenancy.Reason{}) && err == nil {
-			why, err = backups.before(ctx, store)
+// upgrade makes the next part if a control plane may become what is wanted, or says why not.
+func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups, report *report, again *time.Duration) error {
+	why := preflight(store)
+	if why == (tenancy.Reason{}) {
+		var err error
+		if why, err = backups.beforeUpgrade(ctx, store); err != nil {
+			return err
 		}
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why)
+		return nil
 	}
-	return why == (tenancy.Reason{}) && err == nil, err
+	return r.make(ctx, store, report, again)
 }
 
 // make makes the next part.

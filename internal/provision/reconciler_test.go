@@ -77,6 +77,9 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 				count()
+				if job, is := o.(*batchv1.Job); is {
+					job.CreationTimestamp = metav1.NewTime(b.clock.Now())
+				}
 				return c.Create(ctx, o, options...)
 			},
 			Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {

@@ -51,48 +51,37 @@ func (r *Reconciler) deploy(ctx context.Context, objects []client.Object) (why t
 	return why, nil
 }
 
-// preflight returns why a control plane whose store has so many pods cannot become what is wanted now, with so many
-// wanted, the zero Reason when it can.
-func (r *Reconciler) preflight(ctx context.Context, plane *controlplane.ControlPlane, pods, wanted int32) (tenancy.Reason, error) {
-	var why string
+// preflight returns why a control plane cannot become what is wanted now, the zero Reason when it can.
+func preflight(store *store) tenancy.Reason {
+	why, plane, wanted, pods := "", store.plane, store.wanted(), store.state.Pods
 	switch {
 	case wanted != 1 && wanted != controlplane.MaxMembers:
 		why = fmt.Sprintf("etcd has 1 replica or %d", controlplane.MaxMembers)
 	case wanted < pods:
 		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: it is to have %d replicas", pods, controlplane.MaxMembers)
 	default:
-		running, err := r.servers(ctx, plane.Namespace)
-		if err != nil {
-			return tenancy.Reason{}, err
-		}
-		why = upgradable(plane, running)
+		why = upgradable(store)
 	}
 	if why == "" {
-		return tenancy.Reason{}, nil
+		return tenancy.Reason{}
 	}
-	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf("ClusterVersion %s: %s; what runs goes on", plane.Version.Name, why)}, nil
-}
-
-// servers returns the API servers of a root namespace, an empty Deployment where there are none.
-func (r *Reconciler) servers(ctx context.Context, namespace string) (*appsv1.Deployment, error) {
-	servers := &appsv1.Deployment{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controlplane.APIServer}, servers)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("getting the API servers of %s: %w", namespace, err)
-	}
-	return servers, nil
+	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf("ClusterVersion %s: %s; what runs goes on", plane.Version.Name, why)}
 }
 
 // upgradable returns why a control plane cannot get the version of Kubernetes that is wanted now, "" when it can: up one
 // minor version at a time, and up the next one when all parts have this one. A patch may be taken back, and a version
-// that never ran. running are its API servers, of the version that was wanted last.
-func upgradable(plane *controlplane.ControlPlane, running *appsv1.Deployment) string {
+// that never ran. What was restored is of a version of its own, which no part has.
+func upgradable(store *store) string {
+	plane := store.plane
 	all, notYet := version.ParseSemantic(plane.Tenant.Status.Version)
-	from, unknown := version.ParseSemantic(controlplane.VersionOf(running))
+	from, unknown := version.ParseSemantic(store.version())
+	if !store.hasServed() && store.servers.ResourceVersion != "" {
+		all, notYet = from, unknown
+	}
 	if unknown != nil { // somebody has deleted them
 		from, unknown = all, notYet
 	}
-	if unknown != nil || notYet != nil && running.Status.AvailableReplicas == 0 {
+	if unknown != nil || notYet != nil && store.servers.Status.AvailableReplicas == 0 {
 		return "" // no API server has ever run
 	}
 	to, err := version.ParseSemantic(plane.Version.Spec.KubernetesVersion)

@@ -36,13 +36,15 @@ type ClusterVersionSpec struct {
 // BackupTemplate is when snapshots of etcd are made, and where they are.
 type BackupTemplate struct {
 	// schedule is when, in UTC: five fields as those of a CronJob, or @hourly, @daily, @weekly, @monthly or @every 6h. Each
-	// tenant has a moment of its own after it, within a tenth of the time to the next one.
+	// tenant has a moment of its own after it, within a tenth of the time to the next one. The first backup is made at once.
 	// +optional
 	// +kubebuilder:default="@daily"
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ=')",message="a schedule is in UTC"
 	Schedule string `json:"schedule,omitempty"`
 
-	// keep is how many snapshots there are: then the oldest one makes room for the next.
+	// keep is how many snapshots there are: then the oldest one makes room for the next. Where it becomes less, those stay
+	// that are more.
 	// +optional
 	// +kubebuilder:default=7
 	// +kubebuilder:validation:Minimum=2
@@ -52,7 +54,7 @@ type BackupTemplate struct {
 	// storage is the size of the volume. A snapshot is as large as what etcd stores, 2 GiB at most. The volume of a control
 	// plane that has one stays as it is.
 	// +optional
-	// +kubebuilder:default="16Gi"
+	// +kubebuilder:default="20Gi"
 	Storage resource.Quantity `json:"storage,omitempty"`
 
 	// storageClassName is the StorageClass of the volume, by default that of the meta cluster.

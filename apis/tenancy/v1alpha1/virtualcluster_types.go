@@ -357,7 +357,7 @@ type VirtualClusterStatus struct {
 	// +optional
 	LastBackup *metav1.Time `json:"lastBackup,omitempty"`
 
-	// restoredFrom names the backup that what it stores was restored from last.
+	// restoredFrom is the backup in spec.restoreFrom once the control plane was restored from it.
 	// +optional
 	RestoredFrom string `json:"restoredFrom,omitempty"`
 

@@ -27,7 +27,9 @@ func TestBackups(t *testing.T) {
 	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) {
 		version.Backup = &tenancyv1alpha1.BackupTemplate{Schedule: "0 3 * * *", Keep: 2}
 	})
-	require.Eventually(t, func() bool { return meta.IsStatusConditionTrue(w.current(t).Status.Conditions, tenancyv1alpha1.ConditionBackedUp) }, patience, tick)
+	require.Eventually(t, func() bool {
+		return meta.IsStatusConditionTrue(w.current(t).Status.Conditions, tenancyv1alpha1.ConditionBackedUp)
+	}, patience, tick)
 	require.NotNil(t, w.current(t).Status.LastBackup)
 	first := w.backups(t)
 	require.Len(t, first, 1)

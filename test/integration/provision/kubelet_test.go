@@ -164,7 +164,16 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 	if running.ready == ready && of.Status.PodIP != "" {
 		return nil
 	}
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := k.say(ctx, of, running.address, ready)
+	if err == nil {
+		k.change(func() { running.ready, running.wasReady = ready, running.wasReady || ready })
+	}
+	return err
+}
+
+// say says that a pod runs at an address, and whether it is ready.
+func (k *kubelet) say(ctx context.Context, of *corev1.Pod, address string, ready bool) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live := &corev1.Pod{}
 		if err := k.meta.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil || live.UID != of.UID {
 			return client.IgnoreNotFound(err)
@@ -173,17 +182,13 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 		if ready {
 			status = corev1.ConditionTrue
 		}
-		live.Status.Phase, live.Status.PodIP, live.Status.PodIPs = corev1.PodRunning, running.address, []corev1.PodIP{{IP: running.address}}
+		live.Status.Phase, live.Status.PodIP, live.Status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
 		live.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 		live.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: live.Spec.Containers[0].Name, Image: live.Spec.Containers[0].Image, Ready: ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}
 		return k.meta.Status().Update(ctx, live)
 	})
-	if err == nil {
-		k.change(func() { running.ready, running.wasReady = ready, running.wasReady || ready })
-	}
-	return err
 }
 
 // end says what became of a pod that runs once.
