@@ -59,9 +59,9 @@ func SlotOf(backup *batchv1.Job) int32 {
 // WrittenBy returns the version of Kubernetes of the API servers when a backup was made, "" where it does not say it.
 func WrittenBy(backup *batchv1.Job) string { return backup.Annotations[annotationVersion] }
 
-// IsBefore reports whether an upgrade from one version to another begins with a backup, which is of a store.
-func IsBefore(backup *batchv1.Job, from, to string, store int64) bool {
-	return WrittenBy(backup) == from && backup.Annotations[annotationUpgrade] == to && GenerationOf(backup) == store
+// IsBefore reports whether the upgrade to a version of Kubernetes begins with a backup.
+func IsBefore(backup *batchv1.Job, version string) bool {
+	return backup.Annotations[annotationUpgrade] == version
 }
 
 // SourceOf returns the name of the backup that a Job restores.
@@ -84,12 +84,9 @@ func (c *ControlPlane) Backups() *corev1.PersistentVolumeClaim {
 // so the one of before stays whole until this one is. from is the version of the API servers, and to the one that they
 // get after it, "" for none.
 func (c *ControlPlane) Backup(name string, slot int32, member, from, to string) *batchv1.Job {
-	job := c.job(EtcdBackup, name, &program{
-		template: &tenancyv1alpha1.ComponentTemplate{Image: c.Version.Spec.Etcd.Image, Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
-		}},
-		pairs: []string{EtcdManager}, authorities: []string{EtcdCA},
+	job := c.job(EtcdBackup, name, &program{pairs: []string{EtcdManager}, authorities: []string{EtcdCA}}, corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
 	}, "etcdctl", "snapshot", "save", backupFile(slot), "--endpoints="+c.address(member).Client,
 		"--cacert="+certificates.Certificate(EtcdCA), "--cert="+certificates.Certificate(EtcdManager), "--key="+certificates.Key(EtcdManager))
 	job.Annotations = map[string]string{
@@ -108,7 +105,7 @@ func (c *ControlPlane) Backup(name string, slot int32, member, from, to string) 
 func (c *ControlPlane) Restore(backup *batchv1.Job, generation int64) (*batchv1.Job, *corev1.PersistentVolumeClaim) {
 	member, number := MemberName(0), strconv.FormatInt(generation, 10)
 	peer := c.address(member).Peer
-	job := c.job(EtcdRestore, EtcdRestore+"-"+number, &program{template: &c.Version.Spec.Etcd},
+	job := c.job(EtcdRestore, EtcdRestore+"-"+number, &program{}, c.Version.Spec.Etcd.Resources,
 		"etcdutl", "snapshot", "restore", backupFile(SlotOf(backup)), "--data-dir="+dataFolder+"/data", "--name="+member,
 		"--initial-cluster="+member+"="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster-token="+EtcdRestore+"-"+number,
 		"--bump-revision="+strconv.FormatInt((generation-GenerationOf(backup))*revisions, 10), "--mark-compacted")
@@ -122,8 +119,8 @@ func (c *ControlPlane) Restore(backup *batchv1.Job, generation int64) (*batchv1.
 func backupFile(slot int32) string { return path.Join(backupFolder, fmt.Sprintf("%d.db", slot)) }
 
 // job returns a Job with the snapshots that runs a command of the image of etcd, once.
-func (c *ControlPlane) job(component, name string, of *program, command ...string) *batchv1.Job {
-	of.component = component
+func (c *ControlPlane) job(component, name string, of *program, resources corev1.ResourceRequirements, command ...string) *batchv1.Job {
+	of.component, of.template = component, &tenancyv1alpha1.ComponentTemplate{Image: c.Version.Spec.Etcd.Image, Resources: resources}
 	pod := of.pod()
 	container := &pod.Spec.Containers[0]
 	container.Command, container.StartupProbe, container.LivenessProbe, container.ReadinessProbe = command, nil, nil, nil

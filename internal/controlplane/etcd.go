@@ -37,9 +37,10 @@ type Store struct {
 	New bool
 	// Generation is how often another store has taken its place, 0 for never: its volumes have other names then.
 	Generation int64
-	// Restored names the backup that it was restored from, "" where that is nobody's wish any more, and Version is that of
-	// the API servers which have written it, "" where it is not known.
-	Restored, Version string
+	// Restored names the backup that it was restored from, "" where that is nobody's wish any more.
+	Restored string
+	// Version is that of the API servers which have written what it has, "" where it is not known.
+	Version string
 }
 
 const (
@@ -51,9 +52,6 @@ const (
 
 	// volumeName is the name of the volumes of a store, with its generation but for the first one.
 	volumeName = "data"
-	// annotationRestored is on StatefulSet etcd what restored-from is in its ConfigMap, for who has deleted that. Written by
-	// vc-manager; read by vc-manager.
-	annotationRestored = "tenancy.x-k8s.io/restored-from"
 	// annotationGeneration is the generation of the store that API servers have, that a backup is of, or that a Job restores.
 	// Written by vc-manager; read by vc-manager.
 	annotationGeneration = "tenancy.x-k8s.io/store-generation"
@@ -113,12 +111,19 @@ func StoreOf(told *corev1.ConfigMap, set *appsv1.StatefulSet, servers *appsv1.De
 	switch {
 	case told != nil:
 		return Store{Generation: number(told.Data[storeGeneration]), Restored: told.Data[restoredFrom], Version: told.Data[kubernetesVersion], New: IsNew(told)}
-	case len(set.Spec.VolumeClaimTemplates) > 0:
-		name := set.Spec.VolumeClaimTemplates[0].Name
-		return Store{Generation: number(strings.TrimPrefix(name, volumeName+"-")), Restored: set.Annotations[annotationRestored]}
+	case set.ResourceVersion != "":
+		return Store{Generation: SetGeneration(set)}
 	default:
 		return Store{Generation: GenerationOf(servers), New: servers.ResourceVersion == ""}
 	}
+}
+
+// SetGeneration returns the generation of the store that a StatefulSet is of: the names of its volumes say it.
+func SetGeneration(set *appsv1.StatefulSet) int64 {
+	if len(set.Spec.VolumeClaimTemplates) == 0 {
+		return 0
+	}
+	return number(strings.TrimPrefix(set.Spec.VolumeClaimTemplates[0].Name, volumeName+"-"))
 }
 
 // ForgetRestored lets a ConfigMap not say any more which backup the store was restored from, and reports whether it did.
@@ -184,9 +189,6 @@ func (c *ControlPlane) Etcd(store Store) []client.Object {
 		},
 	}}
 	set.APIVersion, set.Kind = "apps/v1", "StatefulSet"
-	if store.Restored != "" {
-		set.Annotations = map[string]string{annotationRestored: store.Restored}
-	}
 	return []client.Object{c.etcdPolicy(), service, set, c.budget(Etcd)}
 }
 

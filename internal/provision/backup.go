@@ -107,7 +107,8 @@ func (b *backups) newest() *metav1.Time {
 	return nil
 }
 
-// keepUp makes a backup if one is due, and says what is known of them. again is shortened to when the next one is due.
+// keepUp makes a backup if one is due, and says what is known of them. again is shortened to when the next one is due. None
+// is begun while what API servers write may change: it says of which version it is.
 func (b *backups) keepUp(ctx context.Context, store *store, report *report, again *time.Duration) error {
 	if b.plane.Version.Spec.Backup == nil {
 		report.without = append(report.without, tenancyv1alpha1.ConditionBackedUp)
@@ -118,6 +119,14 @@ func (b *backups) keepUp(ctx context.Context, store *store, report *report, agai
 	if err != nil {
 		report.set(tenancyv1alpha1.ConditionBackedUp, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
 			"ClusterVersion %s: spec.backup.schedule: %v; give five fields as those of a CronJob, @daily or @every 6h", b.plane.Version.Name, err)})
+		return nil
+	}
+	if !b.runs() && (!store.hasServed() || changesMinor(store.version(), b.plane.Version.Spec.KubernetesVersion)) {
+		why := b.state()
+		if why == (tenancy.Reason{}) && b.Clock.Now().After(due) {
+			why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and comes when the API servers are what they are to be"}
+		}
+		report.set(tenancyv1alpha1.ConditionBackedUp, why)
 		return nil
 	}
 	due, why, err := b.makeAt(ctx, store, due, "")
@@ -183,40 +192,44 @@ func (b *backups) due() (time.Time, error) {
 		return time.Time{}, err //nolint:wrapcheck // the caller says of what
 	}
 	now := b.Clock.Now().UTC()
-	next := schedule.Next(now)
-	period := schedule.Next(next).Sub(next)
-	switch {
-	case next.IsZero():
-		return time.Time{}, errors.New("it never comes")
-	case period < leastPeriod:
-		return time.Time{}, fmt.Errorf("it comes more often than every %v", leastPeriod)
-	case len(b.made) == 0:
+	for at := range 10 {
+		next := schedule.Next(now.Add(time.Duration(at) * leastPeriod))
+		switch after := schedule.Next(next); {
+		case next.IsZero():
+			return time.Time{}, errors.New("it never comes")
+		case after.Sub(next) < leastPeriod:
+			return time.Time{}, fmt.Errorf("it comes more often than every %v", leastPeriod)
+		}
+	}
+	if len(b.made) == 0 {
 		return now, nil
 	}
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(b.plane.Tenant.UID)) // it takes all
 	const parts = 1000
-	return schedule.Next(b.made[0].CreationTimestamp.UTC()).Add(period / spreadParts / parts * time.Duration(sum.Sum32()%parts)), nil
+	next := schedule.Next(b.made[0].CreationTimestamp.UTC())
+	return next.Add(schedule.Next(next).Sub(next) / spreadParts / parts * time.Duration(sum.Sum32()%parts)), nil
 }
 
-// begin makes a backup of a member that is ready, in the place of the oldest one where there are enough.
-func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.Reason, error) {
-	_, states, err := store.pods(ctx)
-	if err != nil {
-		return tenancy.Reason{}, err
-	}
-	member := ""
+// readyMember returns the name of a member that is ready, "" for none.
+func (s *store) readyMember(ctx context.Context) (member string, err error) {
+	_, states, err := s.pods(ctx)
 	for _, pod := range states {
 		if pod.Ready && !pod.Ending {
 			member = max(member, pod.Name)
 		}
 	}
-	if member == "" {
+	return member, err
+}
+
+// begin makes a backup of a member that is ready, in the place of the oldest one where there are enough.
+func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.Reason, error) {
+	member, err := store.readyMember(ctx)
+	switch {
+	case err != nil:
+		return tenancy.Reason{}, err
+	case member == "":
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and no member of etcd is ready"}, nil
-	}
-	slot, older := b.slot()
-	if slot < 0 {
-		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and all that there are are restored"}, nil
 	}
 	if err := b.policies(ctx); err != nil {
 		return tenancy.Reason{}, err
@@ -224,9 +237,12 @@ func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.R
 	if err := b.claim(ctx, b.plane.Backups()); err != nil {
 		return tenancy.Reason{}, err
 	}
-	if older != nil {
-		if err := b.remove(ctx, older); err != nil {
-			return tenancy.Reason{}, err
+	slot := b.slot()
+	for i := range b.made {
+		if older := &b.made[i]; controlplane.SlotOf(older) == slot {
+			if err := b.remove(ctx, older); err != nil {
+				return tenancy.Reason{}, err
+			}
 		}
 	}
 	job := b.plane.Backup(controlplane.BackupName(b.Clock.Now()), slot, member, store.version(), to)
@@ -247,25 +263,25 @@ func (b *backups) policies(ctx context.Context) error {
 	return nil
 }
 
-// slot returns the number of the file of the next backup, and the one that has it, nil for none: one that failed rather
-// than the oldest, and never the one that is to be restored. -1: there is none.
-func (b *backups) slot() (int32, *batchv1.Job) {
-	keep := cmp.Or(b.plane.Version.Spec.Backup.Keep, defaultKeep)
+// slot returns the number of the file of the next backup: one that no backup has, else that of one which failed, rather
+// than of the oldest, and never that of the one that is to be restored.
+func (b *backups) slot() int32 {
+	keep := max(2, cmp.Or(b.plane.Version.Spec.Backup.Keep, defaultKeep))
 	for slot := range keep {
 		if !slices.ContainsFunc(b.made, func(job batchv1.Job) bool { return controlplane.SlotOf(&job) == slot }) {
-			return slot, nil
+			return slot
 		}
 	}
-	slot, older := int32(-1), (*batchv1.Job)(nil)
+	oldest := int32(0)
 	for i := range b.made { // the newest first
 		job := &b.made[i]
-		if at := controlplane.SlotOf(job); at >= 0 && at < keep && job.Name != b.plane.Tenant.Spec.RestoreFrom {
-			if slot, older = at, job; b.isFailed(job) {
+		if slot := controlplane.SlotOf(job); slot >= 0 && slot < keep && job.Name != b.plane.Tenant.Spec.RestoreFrom {
+			if oldest = slot; b.isFailed(job) {
 				break
 			}
 		}
 	}
-	return slot, older
+	return oldest
 }
 
 func (b *backups) isFailed(job *batchv1.Job) bool {
@@ -299,32 +315,33 @@ func (b *backups) remove(ctx context.Context, job *batchv1.Job) error {
 }
 
 // beforeUpgrade returns what an upgrade to another minor version waits for: a backup that is made for it, not older than
-// freshTime, or of any age while no member is ready: the upgrade may mend that.
+// freshTime; any of the store where no member is ready, for the upgrade may mend that. None is being made then, as it would
+// be one of another version than it says.
 func (b *backups) beforeUpgrade(ctx context.Context, store *store) (tenancy.Reason, error) {
 	from, to := store.version(), b.plane.Version.Spec.KubernetesVersion
 	if b.plane.Version.Spec.Backup == nil || !store.hasServed() || !changesMinor(from, to) {
 		return tenancy.Reason{}, nil
 	}
-	now, isThere := b.Clock.Now(), false
+	now, hasAny := b.Clock.Now(), false
 	for i := range b.made {
-		if became, at := b.outcomeOf(&b.made[i]); became == complete && controlplane.IsBefore(&b.made[i], from, to, store.state.Generation) {
-			if now.Before(at.Add(freshTime)) {
+		job := &b.made[i]
+		if became, at := b.outcomeOf(job); became == complete && controlplane.WrittenBy(job) == from && controlplane.GenerationOf(job) == store.state.Generation {
+			if hasAny = true; controlplane.IsBefore(job, to) && now.Before(at.Add(freshTime)) && !b.runs() {
 				return tenancy.Reason{}, nil
 			}
-			isThere = true
+		}
+	}
+	if hasAny && !b.runs() {
+		if member, err := store.readyMember(ctx); err != nil || member == "" {
+			return tenancy.Reason{}, err
 		}
 	}
 	_, why, err := b.makeAt(ctx, store, now, to)
-	switch {
-	case err != nil:
-		return tenancy.Reason{}, err
-	case isThere && !b.runs():
-		return tenancy.Reason{}, nil
-	case why == (tenancy.Reason{}):
+	if why == (tenancy.Reason{}) && err == nil {
 		why = b.waitsFor(&b.made[0])
 	}
-	why.Message = "A backup comes before the upgrade: " + why.Message
-	return why, nil
+	why.Message = "A backup comes before the upgrade, unless spec.backup is taken out of the ClusterVersion: " + why.Message
+	return why, err
 }
 
 // changesMinor reports whether a version is of another minor version.

@@ -165,7 +165,7 @@ func TestAnUpgradeBeginsWithABackup(t *testing.T) {
 	})
 	b.reconcile()
 	_, message := b.conditions()
-	require.Contains(t, message, "A backup comes before the upgrade: etcd-backup-")
+	require.Contains(t, message, "A backup comes before the upgrade, unless spec.backup is taken out of the ClusterVersion: etcd-backup-")
 	b.ends(controlplane.EtcdBackup, batchv1.JobFailed)
 	b.reconcile()
 	_, message = b.conditions()
@@ -238,7 +238,12 @@ func TestARestore(t *testing.T) {
 	b.reconcile()
 	_, message = b.conditions()
 	require.Contains(t, message, "waiting for the end of etcd", "its pod is there yet")
-	require.NoError(t, b.reconciler.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(root)))
+	var left corev1.PodList
+	require.NoError(t, b.reconciler.Client.List(t.Context(), &left))
+	left.Items[0].Status.Phase = corev1.PodFailed
+	require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), &left.Items[0]))
+	b.reconcile() // one that was evicted is there for months
+	require.NoError(t, client.IgnoreNotFound(b.reconciler.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(root))))
 	b.reconcile()
 	name, pods = b.volume()
 	require.Equal(t, "data-1", name)
@@ -247,6 +252,7 @@ func TestARestore(t *testing.T) {
 	told := &corev1.ConfigMap{}
 	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, told))
 	require.Equal(t, "existing", told.Data["initial-cluster-state"])
+	require.Equal(t, "v1.37.2", told.Data["kubernetes-version"])
 	require.NoError(t, b.reconciler.Client.Delete(t.Context(), told))
 	b.made()
 	name, _ = b.volume()
@@ -311,20 +317,91 @@ func TestABackupThatHangs(t *testing.T) {
 	require.Equal(t, hung, b.jobs(controlplane.EtcdBackup)[0].Name, "another one has a file of its own")
 }
 
+// TestAnUpgradeThatMendsTheStore: where no member is ready no backup can be made, and one of before is enough.
+func TestAnUpgradeThatMendsTheStore(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+	b.reconcile()
+	b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+	b.later(2 * time.Hour)
+	var pods corev1.PodList
+	require.NoError(t, b.reconciler.Client.List(t.Context(), &pods))
+	pods.Items[0].Status.Conditions = nil
+	require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), &pods.Items[0]))
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.KubernetesVersion, version.Etcd.Image = "v1.38.0", "newer"
+	})
+	b.reconcile()
+	set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+	require.Equal(t, "newer", set.Spec.Template.Spec.Containers[0].Image)
+}
+
+// TestABackupSaysWhatWroteIt: none is made of a store that nobody has served, or while its API servers become others.
+func TestABackupSaysWhatWroteIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup = &tenancyv1alpha1.BackupTemplate{} })
+	b.reconcile()
+	b.ready(controlplane.Etcd)
+	b.reconcile()
+	require.Empty(t, b.jobs(controlplane.EtcdBackup), "the API servers were made just now")
+	b.reconcile()
+	require.Equal(t, "v1.37.2", controlplane.WrittenBy(b.ends(controlplane.EtcdBackup, batchv1.JobComplete)))
+	b.ready(controlplane.APIServer)
+	b.reconcile()
+	b.ready(controlplane.ControllerManager)
+	b.reconcile()
+	b.later(27 * time.Hour)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.38.0" })
+	b.reconcile()
+	require.True(t, controlplane.IsBefore(b.ends(controlplane.EtcdBackup, batchv1.JobComplete), "v1.38.0"))
+	b.later(25 * time.Hour)
+	b.reconcile() // it is due, and the upgrade begins with another one, too
+	b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+	b.made()
+	for _, job := range b.jobs(controlplane.EtcdBackup) {
+		require.Equal(t, "v1.37.2", controlplane.WrittenBy(&job))
+	}
+}
+
+// TestAllThatIsKnownOfARestoreIsGone: the first store, which is there yet, does not come up in the place of the last.
+func TestAllThatIsKnownOfARestoreIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+	b.reconcile()
+	source := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
+	b.reconcile()
+	b.ends(controlplane.EtcdRestore, batchv1.JobComplete)
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.Etcd}}, workload(controlplane.Etcd), workload(controlplane.APIServer),
+	} {
+		b.delete(object)
+	}
+	b.reconcile()
+	require.Equal(t, []string{controlplane.ControllerManager}, b.exists())
+	missing, message := b.conditions()
+	require.Equal(t, tenancyv1alpha1.ReasonInvalid, missing[tenancyv1alpha1.ConditionUpToDate])
+	require.Contains(t, message, "create configmap etcd --from-literal=generation=N")
+}
+
 // TestWhatIsNotRestored: what cannot be is said, and what runs goes on.
 func TestWhatIsNotRestored(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*batchv1.Job)
-		wants  string
-		why    string
+		change  func(*batchv1.Job)
+		wants   string
+		members int32
+		why     string
 	}{
 		"another one":       {change: func(job *batchv1.Job) { job.Name = "etcd-backup-20200101-000000" }, why: "there is no such backup: kubectl -n " + root + " get jobs"},
 		"one that runs":     {change: func(job *batchv1.Job) { job.Status.Conditions = nil }, why: "it is not whole"},
 		"one that failed":   {change: func(job *batchv1.Job) { job.Status.Conditions[0].Type = batchv1.JobFailed }, why: "it is not whole"},
 		"one without file":  {change: func(job *batchv1.Job) { job.Annotations = nil }, why: "it is not whole"},
-		"of a newer one":    {wants: "v1.36.4", why: "API servers of v1.37.2 have written it: name a ClusterVersion of v1.37 with it"},
-		"of a far older":    {wants: "v1.39.0", why: "name a ClusterVersion of v1.37"},
+		"of a newer one":    {wants: "v1.36.4", why: "API servers of v1.37.2 may have written what those of v1.36.4 do not read"},
+		"of a far older":    {wants: "v1.39.0", why: "from v1.37.2 it goes up to v1.38 first, and not to v1.39.0"},
+		"into two members":  {members: 2, why: "etcd has 1 replica or 3"},
 		"of the one before": {wants: "v1.38.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,6 +420,7 @@ func TestWhatIsNotRestored(t *testing.T) {
 			if tc.wants != "" {
 				b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = tc.wants })
 			}
+			b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = max(1, tc.members) })
 			b.reconcile()
 			missing, message := b.conditions()
 			if tc.why == "" {

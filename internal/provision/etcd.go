@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -69,17 +70,25 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 		}
 	}
 	pods := controlplane.MembersOf(s.told)
-	if s.set.ResourceVersion != "" { // it may have pods of which the ConfigMap does not know, and never gets fewer
-		paused, _ := strconv.Atoi(s.set.Annotations[annotationReplicas])
-		pods = max(pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
-	}
 	if s.told.ResourceVersion == "" {
 		s.told = nil
 	}
 	s.state = controlplane.StoreOf(s.told, s.set, s.servers)
+	if s.told == nil {
+		s.state.Restored = plane.Tenant.Status.RestoredFrom
+	}
+	if s.set.ResourceVersion != "" && !s.isPast() { // it may have pods of which the ConfigMap does not know, and never gets fewer
+		paused, _ := strconv.Atoi(s.set.Annotations[annotationReplicas])
+		pods = max(pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
+	}
 	s.state.Pods, s.state.Members = pods, controlplane.NewStore().Members
 	plane.Generation = s.state.Generation
 	return s, nil
+}
+
+// isPast reports whether the StatefulSet is of a store that another one has taken the place of.
+func (s *store) isPast() bool {
+	return s.set.ResourceVersion != "" && controlplane.SetGeneration(s.set) != s.state.Generation
 }
 
 // hasServed reports whether the API servers that there are have written what is stored.
@@ -114,6 +123,9 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 			return tenancy.Reason{}, err
 		}
 	}
+	if s.isPast() { // the names of volumes of one cannot change; its claims stay
+		return s.waits("another store takes its place"), s.remove(ctx)
+	}
 	if err := s.apply(ctx); err != nil {
 		return tenancy.Reason{}, err
 	}
@@ -140,6 +152,15 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 		names = append(names, controlplane.MemberName(ordinal))
 	}
 	return s.act(ctx, etcd.Next(names, states, members), pods, c)
+}
+
+// remove deletes the StatefulSet that was read, with its pods.
+func (s *store) remove(ctx context.Context) error {
+	err := s.Client.Delete(ctx, s.set, client.Preconditions{UID: &s.set.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting StatefulSet %s/%s: %w", s.plane.Namespace, s.set.Name, err)
+	}
+	return nil
 }
 
 // learn tells pods that start from now on who the members are, and makes a pod for each that has none. The store was

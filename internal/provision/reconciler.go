@@ -274,23 +274,34 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 	if err != nil {
 		return err
 	}
-	restoring, goesOn, err := store.restore(ctx, backups)
-	if err != nil {
-		return err
+	if store.state.New && len(backups.restores) > 0 {
+		return broken("ConfigMap and StatefulSet etcd and the API servers are gone, and there are Jobs etcd-restore-N: name the store, by the N of a claim data-N-etcd-0: "+
+			"kubectl -n %[1]s create configmap etcd --from-literal=generation=N && kubectl -n %[1]s label configmap etcd app.kubernetes.io/managed-by=vc-manager", plane.Namespace)
 	}
+	restoring, goesOn, err := store.restore(ctx, backups)
 	report.restoredFrom = ptr.To(store.state.Restored)
+	if restoring.Reason == tenancyv1alpha1.ReasonProgressing {
+		*again = min(*again, storePeriod) // nobody tells when pods are gone
+	}
 	if goesOn {
-		err = r.upgrade(ctx, store, backups, report, again)
+		err = errors.Join(err, r.upgrade(ctx, store, backups, report, again, restoring.Reason == tenancyv1alpha1.ReasonProgressing))
 	}
 	if restoring != (tenancy.Reason{}) {
 		report.refuse(restoring)
 	}
-	return errors.Join(err, backups.keepUp(ctx, store, report, again))
+	if !goesOn || err != nil {
+		return err
+	}
+	return backups.keepUp(ctx, store, report, again)
 }
 
-// upgrade makes the next part if a control plane may become what is wanted, or says why not.
-func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups, report *report, again *time.Duration) error {
+// upgrade makes the next part if a control plane may become what is wanted, or says why not. While it is restored it gets no
+// other minor version.
+func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups, report *report, again *time.Duration, isRestored bool) error {
 	why := preflight(store)
+	if isRestored && changesMinor(store.version(), store.plane.Version.Spec.KubernetesVersion) {
+		return nil
+	}
 	if why == (tenancy.Reason{}) {
 		var err error
 		if why, err = backups.beforeUpgrade(ctx, store); err != nil {

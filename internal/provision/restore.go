@@ -3,13 +3,13 @@ package provision
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -20,24 +20,21 @@ import (
 // maxRestores is how many Jobs try to restore a backup: each takes a volume of its own.
 const maxRestores = 3
 
-// restorable returns why the store cannot be made anew of the backup that is named, "" when it can, and that backup.
-func (s *store) restorable(b *backups) (backup *batchv1.Job, why string) {
+// restorable returns the backup that is named and the state of the store that it becomes, or why it becomes none.
+func (s *store) restorable(b *backups) (backup *batchv1.Job, state controlplane.Store, why string) {
 	backup = b.named(s.plane.Tenant.Spec.RestoreFrom)
 	if backup == nil {
-		return nil, fmt.Sprintf("there is no such backup: kubectl -n %s get jobs -l app.kubernetes.io/name=%s", s.plane.Namespace, controlplane.EtcdBackup)
+		return nil, state, fmt.Sprintf("there is no such backup: kubectl -n %s get jobs -l app.kubernetes.io/name=%s", s.plane.Namespace, controlplane.EtcdBackup)
 	}
 	if became, _ := b.outcomeOf(backup); became != complete || controlplane.SlotOf(backup) < 0 {
-		return nil, "it is not whole"
+		return nil, state, "it is not whole"
 	}
-	by, err := version.ParseSemantic(controlplane.WrittenBy(backup))
-	to, others := version.ParseSemantic(s.plane.Version.Spec.KubernetesVersion)
-	switch {
-	case err != nil || others != nil: // a control plane that was never whole
-		return backup, ""
-	case by.Major() != to.Major() || to.Minor() < by.Minor() || to.Minor() > by.Minor()+1:
-		return nil, fmt.Sprintf("API servers of v%s have written it: name a ClusterVersion of v%d.%d with it", by, by.Major(), by.Minor())
+	state = controlplane.Store{
+		Pods: 1, Members: []string{controlplane.MemberName(0)}, Generation: s.state.Generation + 1, Restored: backup.Name, Version: controlplane.WrittenBy(backup),
 	}
-	return backup, ""
+	then := *s
+	then.state = state
+	return backup, state, preflight(&then).Message
 }
 
 // restore makes the store anew of the backup that is named. A Job makes a store of one member of it, in a new volume, while
@@ -45,51 +42,64 @@ func (s *store) restorable(b *backups) (backup *batchv1.Job, why string) {
 // takes it back. It returns what it waits for, or why it does nothing, and whether the rest goes on meanwhile.
 func (s *store) restore(ctx context.Context, b *backups) (why tenancy.Reason, goesOn bool, err error) {
 	wish := s.plane.Tenant.Spec.RestoreFrom
-	if err := s.forget(ctx, b, wish); err != nil || wish == "" || wish == s.state.Restored {
+	if err := s.dropOldWish(ctx, b, wish); err != nil || wish == "" || wish == s.state.Restored {
 		return tenancy.Reason{}, true, err
 	}
 	says := func(reason, format string, values ...any) tenancy.Reason {
 		return tenancy.Reason{Reason: reason, Message: fmt.Sprintf("spec.restoreFrom: %s: ", wish) + fmt.Sprintf(format, values...)}
 	}
-	backup, refused := s.restorable(b)
+	backup, state, refused := s.restorable(b)
 	if refused != "" {
-		return says(tenancyv1alpha1.ReasonInvalid, "%s; what runs goes on", refused), true, nil
+		return says(tenancyv1alpha1.ReasonInvalid, "%s; what runs goes on", strings.TrimSuffix(refused, "; what runs goes on")), true, nil
 	}
-	job, tries := b.restoring(s.state.Generation)
+	job, failures := b.restoring(s.state.Generation)
 	switch {
-	case job == nil && tries >= maxRestores:
+	case job == nil && failures >= maxRestores:
 		return says(tenancyv1alpha1.ReasonFailed, "%d Jobs have failed; what runs goes on: kubectl -n %s logs -l app.kubernetes.io/name=%s; clear spec.restoreFrom, and set it again to try again",
-			tries, s.plane.Namespace, controlplane.EtcdRestore), true, nil
+			failures, s.plane.Namespace, controlplane.EtcdRestore), true, nil
 	case job == nil && b.runs():
-		return says(tenancyv1alpha1.ReasonProgressing, "waiting for a backup that is being made"), false, nil
+		return says(tenancyv1alpha1.ReasonProgressing, "waiting for a backup that is being made"), true, nil
 	case job == nil:
-		job, err = b.beginRestore(ctx, backup, s.state.Generation)
-	}
-	if err != nil {
-		return tenancy.Reason{}, false, err
+		if job, err = b.beginRestore(ctx, backup, s.state.Generation); err != nil {
+			return tenancy.Reason{}, true, err
+		}
 	}
 	if became, _ := b.outcomeOf(job); became != complete {
 		_, claim := s.plane.Restore(backup, controlplane.GenerationOf(job))
-		return says(tenancyv1alpha1.ReasonProgressing, "waiting for Job %s: kubectl -n %s describe job/%s", job.Name, s.plane.Namespace, job.Name), false, b.claim(ctx, claim)
+		return says(tenancyv1alpha1.ReasonProgressing, "waiting for Job %s: kubectl -n %s describe job/%s", job.Name, s.plane.Namespace, job.Name), true, b.claim(ctx, claim)
 	}
 	runs, err := s.endForRestore(ctx)
 	if err != nil || runs != "" {
 		return says(tenancyv1alpha1.ReasonProgressing, "waiting for the end of %s", runs), false, err
 	}
-	return tenancy.Reason{}, true, s.become(ctx, controlplane.Store{
-		Pods: 1, Members: []string{controlplane.MemberName(0)}, Generation: controlplane.GenerationOf(job), Restored: backup.Name, Version: controlplane.WrittenBy(backup),
-	})
+	if is, err := s.isWished(ctx, wish); err != nil || !is {
+		return says(tenancyv1alpha1.ReasonProgressing, "it is wished for no more"), false, err
+	}
+	state.Generation = controlplane.GenerationOf(job)
+	return tenancy.Reason{}, true, s.tell(ctx, state)
 }
 
-// forget lets a wish that is there no more be wished for again: it deletes the Jobs which tried to restore another backup
-// than the one that is named.
-func (s *store) forget(ctx context.Context, b *backups, wish string) error {
-	if wish == "" && s.told != nil && controlplane.ForgetRestored(s.told) {
-		if err := s.Client.Update(ctx, s.told); err != nil {
-			return fmt.Errorf("writing ConfigMap %s/%s: %w", s.plane.Namespace, controlplane.Etcd, err)
-		}
+// isWished reports whether the VirtualCluster as it is now wishes for a backup: a cache may be behind.
+func (s *store) isWished(ctx context.Context, wish string) (bool, error) {
+	live := &tenancyv1alpha1.VirtualCluster{}
+	if err := s.Reader.Get(ctx, client.ObjectKeyFromObject(s.plane.Tenant), live); err != nil {
+		return false, fmt.Errorf("getting VirtualCluster %s: %w", client.ObjectKeyFromObject(s.plane.Tenant), err)
 	}
-	if wish == "" {
+	return live.UID == s.plane.Tenant.UID && live.Spec.RestoreFrom == wish, nil
+}
+
+// dropOldWish lets a wish that is there no more be wished for again: it deletes the Jobs which tried to restore another
+// backup than the one that is named.
+func (s *store) dropOldWish(ctx context.Context, b *backups, wish string) error {
+	if wish == "" && s.state.Restored != "" {
+		if is, err := s.isWished(ctx, wish); err != nil || !is {
+			return err
+		}
+		if s.told != nil && controlplane.ForgetRestored(s.told) {
+			if err := s.Client.Update(ctx, s.told); err != nil {
+				return fmt.Errorf("writing ConfigMap %s/%s: %w", s.plane.Namespace, controlplane.Etcd, err)
+			}
+		}
 		s.state.Restored = ""
 	}
 	for i := range b.restores {
@@ -108,12 +118,15 @@ func (s *store) endForRestore(ctx context.Context) (string, error) {
 	if waits, err := s.endAll(ctx, s.plane.Namespace); err != nil || waits != "" {
 		return waits, err
 	}
+	if replicasOf(s.set.Spec.Replicas) > 0 && s.set.ResourceVersion != "" || replicasOf(s.servers.Spec.Replicas) > 0 && s.servers.ResourceVersion != "" {
+		return "what the cache has not seen", nil
+	}
 	for _, component := range []string{controlplane.ControllerManager, controlplane.APIServer, controlplane.Etcd} {
 		var list corev1.PodList
 		if err := s.Reader.List(ctx, &list, client.InNamespace(s.plane.Namespace), client.MatchingLabels(controlplane.Labels(component))); err != nil {
 			return "", fmt.Errorf("listing the pods of %s of %s: %w", component, s.plane.Namespace, err)
 		}
-		if len(list.Items) > 0 {
+		if slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool { return !podutil.IsPodTerminal(&pod) }) {
 			return component, nil
 		}
 	}
@@ -122,18 +135,18 @@ func (s *store) endForRestore(ctx context.Context) (string, error) {
 
 // restoring returns the Job that restores the backup that is named into a store which comes behind a generation, nil for
 // none, and how many others have failed.
-func (b *backups) restoring(generation int64) (job *batchv1.Job, tries int) {
+func (b *backups) restoring(generation int64) (job *batchv1.Job, failures int) {
 	for i := range b.restores {
 		of := &b.restores[i]
 		switch {
 		case controlplane.SourceOf(of) != b.plane.Tenant.Spec.RestoreFrom, controlplane.GenerationOf(of) <= generation: // of another wish
 		case b.isFailed(of):
-			tries++
+			failures++
 		case job == nil:
 			job = of
 		}
 	}
-	return job, tries
+	return job, failures
 }
 
 // beginRestore makes the Job that restores a backup, into a generation that there was never.
@@ -160,17 +173,4 @@ func (b *backups) beginRestore(ctx context.Context, backup *batchv1.Job, generat
 		}
 		return job, nil
 	}
-}
-
-// become puts a store in the place of the one that there was, whose programs have ended: its StatefulSet goes, as the names
-// of volumes of one cannot change, and its claims stay.
-func (s *store) become(ctx context.Context, state controlplane.Store) error {
-	if s.set.ResourceVersion != "" {
-		err := s.Client.Delete(ctx, s.set, client.Preconditions{UID: &s.set.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting StatefulSet %s/%s: %w", s.plane.Namespace, s.set.Name, err)
-		}
-	}
-	s.set = &appsv1.StatefulSet{}
-	return s.tell(ctx, state)
 }

@@ -75,7 +75,7 @@ func upgradable(store *store) string {
 	plane := store.plane
 	all, notYet := version.ParseSemantic(plane.Tenant.Status.Version)
 	from, unknown := version.ParseSemantic(store.version())
-	if !store.hasServed() && store.servers.ResourceVersion != "" {
+	if !store.hasServed() && store.state.Generation > 0 {
 		all, notYet = from, unknown
 	}
 	if unknown != nil { // somebody has deleted them

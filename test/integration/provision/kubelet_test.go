@@ -136,12 +136,11 @@ func (k *kubelet) change(what func()) {
 
 // run runs a pod, again if it has ended, and says whether it is ready.
 func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
-	if of.Status.Phase == corev1.PodSucceeded || of.Status.Phase == corev1.PodFailed {
-		return nil
-	}
 	running := k.pods[of.Name]
-	if running != nil && of.Spec.RestartPolicy == corev1.RestartPolicyNever && running.process.Ended() {
-		return k.end(ctx, of, running.process.Succeeded())
+	if of.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		if ended, err := k.end(ctx, of, running); ended || err != nil {
+			return err
+		}
 	}
 	if running == nil {
 		running = &pod{uid: of.UID, component: of.Labels["app.kubernetes.io/name"], address: k.addressOf(of.Name)}
@@ -191,17 +190,23 @@ func (k *kubelet) say(ctx context.Context, of *corev1.Pod, address string, ready
 	})
 }
 
-// end says what became of a pod that runs once.
-func (k *kubelet) end(ctx context.Context, of *corev1.Pod, succeeded bool) error {
+// end says what became of a pod that runs once, and reports whether it has ended. running is nil where it does not run.
+func (k *kubelet) end(ctx context.Context, of *corev1.Pod, running *pod) (bool, error) {
+	if of.Status.Phase == corev1.PodSucceeded || of.Status.Phase == corev1.PodFailed {
+		return true, nil
+	}
+	if running == nil || !running.process.Ended() {
+		return false, nil
+	}
 	of.Status.Phase = corev1.PodFailed
-	if succeeded {
+	if running.process.Succeeded() {
 		of.Status.Phase = corev1.PodSucceeded
 	}
 	if err := k.meta.Status().Update(ctx, of); err != nil {
-		return err
+		return false, err
 	}
 	k.change(func() { delete(k.pods, of.Name) })
-	return nil
+	return true, nil
 }
 
 func (k *kubelet) addressOf(name string) string {
