@@ -318,30 +318,38 @@ func (b *backups) remove(ctx context.Context, job *batchv1.Job) error {
 // freshTime; any of the store where no member is ready, for the upgrade may mend that. None is being made then, as it would
 // be one of another version than it says.
 func (b *backups) beforeUpgrade(ctx context.Context, store *store) (tenancy.Reason, error) {
-	from, to := store.version(), b.plane.Version.Spec.KubernetesVersion
-	if b.plane.Version.Spec.Backup == nil || !store.hasServed() || !changesMinor(from, to) {
+	to := b.plane.Version.Spec.KubernetesVersion
+	if b.plane.Version.Spec.Backup == nil || !store.hasServed() || !changesMinor(store.version(), to) {
 		return tenancy.Reason{}, nil
 	}
-	now, hasAny := b.Clock.Now(), false
-	for i := range b.made {
-		job := &b.made[i]
-		if became, at := b.outcomeOf(job); became == complete && controlplane.WrittenBy(job) == from && controlplane.GenerationOf(job) == store.state.Generation {
-			if hasAny = true; controlplane.IsBefore(job, to) && now.Before(at.Add(freshTime)) && !b.runs() {
-				return tenancy.Reason{}, nil
-			}
+	if !b.runs() {
+		hasAny, hasOwn := b.has(store, to)
+		if hasOwn {
+			return tenancy.Reason{}, nil
 		}
-	}
-	if hasAny && !b.runs() {
-		if member, err := store.readyMember(ctx); err != nil || member == "" {
+		if member, err := store.readyMember(ctx); err != nil || member == "" && hasAny {
 			return tenancy.Reason{}, err
 		}
 	}
-	_, why, err := b.makeAt(ctx, store, now, to)
+	_, why, err := b.makeAt(ctx, store, b.Clock.Now(), to)
 	if why == (tenancy.Reason{}) && err == nil {
 		why = b.waitsFor(&b.made[0])
 	}
 	why.Message = "A backup comes before the upgrade, unless spec.backup is taken out of the ClusterVersion: " + why.Message
 	return why, err
+}
+
+// has reports whether there is a backup of a store, and one that was made just now for its upgrade to a version.
+func (b *backups) has(store *store, to string) (hasAny, hasOwn bool) {
+	for i := range b.made {
+		job := &b.made[i]
+		became, at := b.outcomeOf(job)
+		if became == complete && controlplane.WrittenBy(job) == store.version() && controlplane.GenerationOf(job) == store.state.Generation {
+			hasAny = true
+			hasOwn = hasOwn || controlplane.IsBefore(job, to) && b.Clock.Now().Before(at.Add(freshTime))
+		}
+	}
+	return hasAny, hasOwn
 }
 
 // changesMinor reports whether a version is of another minor version.

@@ -222,6 +222,7 @@ func TestARestore(t *testing.T) {
 	source := b.jobs(controlplane.EtcdBackup)[0].DeepCopy() // whose file is the next one's
 	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = source.Name })
 	b.reconcile()
+	b.reconcile() // the Job comes before the claim
 	claim := &corev1.PersistentVolumeClaim{}
 	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "data-1-etcd-0"}, claim))
 	name, pods := b.volume()
@@ -421,6 +422,7 @@ func TestWhatIsNotRestored(t *testing.T) {
 				b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = tc.wants })
 			}
 			b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = max(1, tc.members) })
+			b.reconcile()
 			b.reconcile()
 			missing, message := b.conditions()
 			if tc.why == "" {

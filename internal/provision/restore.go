@@ -48,6 +48,9 @@ func (s *store) restore(ctx context.Context, b *backups) (why tenancy.Reason, go
 	says := func(reason, format string, values ...any) tenancy.Reason {
 		return tenancy.Reason{Reason: reason, Message: fmt.Sprintf("spec.restoreFrom: %s: ", wish) + fmt.Sprintf(format, values...)}
 	}
+	progress := func(format string, values ...any) tenancy.Reason {
+		return says(tenancyv1alpha1.ReasonProgressing, format, values...)
+	}
 	backup, state, refused := s.restorable(b)
 	if refused != "" {
 		return says(tenancyv1alpha1.ReasonInvalid, "%s; what runs goes on", strings.TrimSuffix(refused, "; what runs goes on")), true, nil
@@ -58,25 +61,33 @@ func (s *store) restore(ctx context.Context, b *backups) (why tenancy.Reason, go
 		return says(tenancyv1alpha1.ReasonFailed, "%d Jobs have failed; what runs goes on: kubectl -n %s logs -l app.kubernetes.io/name=%s; clear spec.restoreFrom, and set it again to try again",
 			failures, s.plane.Namespace, controlplane.EtcdRestore), true, nil
 	case job == nil && b.runs():
-		return says(tenancyv1alpha1.ReasonProgressing, "waiting for a backup that is being made"), true, nil
+		return progress("waiting for a backup that is being made"), true, nil
 	case job == nil:
-		if job, err = b.beginRestore(ctx, backup, s.state.Generation); err != nil {
-			return tenancy.Reason{}, true, err
-		}
+		return progress("a Job is being made"), true, b.beginRestore(ctx, backup, s.state.Generation)
 	}
 	if became, _ := b.outcomeOf(job); became != complete {
 		_, claim := s.plane.Restore(backup, controlplane.GenerationOf(job))
-		return says(tenancyv1alpha1.ReasonProgressing, "waiting for Job %s: kubectl -n %s describe job/%s", job.Name, s.plane.Namespace, job.Name), true, b.claim(ctx, claim)
-	}
-	runs, err := s.endForRestore(ctx)
-	if err != nil || runs != "" {
-		return says(tenancyv1alpha1.ReasonProgressing, "waiting for the end of %s", runs), false, err
-	}
-	if is, err := s.isWished(ctx, wish); err != nil || !is {
-		return says(tenancyv1alpha1.ReasonProgressing, "it is wished for no more"), false, err
+		return progress("waiting for Job %s: kubectl -n %s describe job/%s", job.Name, s.plane.Namespace, job.Name), true, b.claim(ctx, claim)
 	}
 	state.Generation = controlplane.GenerationOf(job)
-	return tenancy.Reason{}, true, s.tell(ctx, state)
+	what, err := s.become(ctx, state)
+	if err != nil || what != "" {
+		return progress("%s", what), false, err
+	}
+	return tenancy.Reason{}, true, nil
+}
+
+// become lets another store be the one, once all programs of the one that there was have ended. It returns what it waits
+// for, "" when it is.
+func (s *store) become(ctx context.Context, state controlplane.Store) (string, error) {
+	runs, err := s.endForRestore(ctx)
+	if err != nil || runs != "" {
+		return "waiting for the end of " + runs, err
+	}
+	if is, err := s.isWished(ctx, state.Restored); err != nil || !is {
+		return "it is wished for no more", err
+	}
+	return "", s.tell(ctx, state)
 }
 
 // isWished reports whether the VirtualCluster as it is now wishes for a backup: a cache may be behind.
@@ -150,9 +161,9 @@ func (b *backups) restoring(generation int64) (job *batchv1.Job, failures int) {
 }
 
 // beginRestore makes the Job that restores a backup, into a generation that there was never.
-func (b *backups) beginRestore(ctx context.Context, backup *batchv1.Job, generation int64) (*batchv1.Job, error) {
+func (b *backups) beginRestore(ctx context.Context, backup *batchv1.Job, generation int64) error {
 	if err := b.policies(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	generation = max(generation, controlplane.GenerationOf(backup))
 	for i := range b.restores {
@@ -169,8 +180,8 @@ func (b *backups) beginRestore(ctx context.Context, backup *batchv1.Job, generat
 			err = b.Client.Create(ctx, job)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err)
+			return fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err)
 		}
-		return job, nil
+		return nil
 	}
 }
