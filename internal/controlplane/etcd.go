@@ -138,6 +138,9 @@ func MembersOf(told *corev1.ConfigMap) int32 {
 	return int32(1 + strings.Count(told.Data[initialCluster], ",")) //nolint:gosec // a ConfigMap has a megabyte
 }
 
+// IsTold reports whether the ConfigMap of a store names its members: pods do not start without.
+func IsTold(told *corev1.ConfigMap) bool { return told.Data[initialCluster] != "" }
+
 // IsNew reports whether the ConfigMap of a store says that there was none before.
 func IsNew(told *corev1.ConfigMap) bool { return told.Data[initialClusterState] == "new" }
 

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -121,7 +122,8 @@ func (b *backups) keepUp(ctx context.Context, store *store, report *report, agai
 			"ClusterVersion %s: spec.backup.schedule: %v; give five fields as those of a CronJob, @daily or @every 6h", b.plane.Version.Name, err)})
 		return nil
 	}
-	if !b.runs() && (!store.hasServed() || changesMinor(store.version(), b.plane.Version.Spec.KubernetesVersion)) {
+	mayUpgrade := changesMinor(store.version(), b.plane.Version.Spec.KubernetesVersion) && preflight(store) == (tenancy.Reason{})
+	if !b.runs() && (!store.hasServed() || mayUpgrade) {
 		why := b.state()
 		if why == (tenancy.Reason{}) && b.Clock.Now().After(due) {
 			why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and comes when the API servers are what they are to be"}
@@ -130,7 +132,13 @@ func (b *backups) keepUp(ctx context.Context, store *store, report *report, agai
 		return nil
 	}
 	due, why, err := b.makeAt(ctx, store, due, "")
-	if err != nil {
+	var broken *brokenError
+	switch {
+	case errors.As(err, &broken):
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
+	case err != nil && isRefused(err):
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
+	case err != nil:
 		return err
 	}
 	*again = min(*again, max(due.Sub(b.Clock.Now()), storePeriod))
@@ -211,20 +219,32 @@ func (b *backups) due() (time.Time, error) {
 	return next.Add(schedule.Next(next).Sub(next) / spreadParts / parts * time.Duration(sum.Sum32()%parts)), nil
 }
 
-// readyMember returns the name of a member that is ready, "" for none.
-func (s *store) readyMember(ctx context.Context) (member string, err error) {
-	_, states, err := s.pods(ctx)
-	for _, pod := range states {
+// readyMember returns the name of a member that is ready, "" for none, and whether that is so for long: it does not just
+// start.
+func (s *store) readyMember(ctx context.Context) (member string, isDown bool, err error) {
+	pods, states, err := s.pods(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	since := time.Time{}
+	for i, pod := range states {
 		if pod.Ready && !pod.Ending {
 			member = max(member, pod.Name)
 		}
+		changed := pods[i].CreationTimestamp.Time
+		if _, ready := podutil.GetPodCondition(&pods[i].Status, corev1.PodReady); ready != nil {
+			changed = ready.LastTransitionTime.Time
+		}
+		if changed.After(since) {
+			since = changed
+		}
 	}
-	return member, err
+	return member, member == "" && len(pods) > 0 && s.Clock.Since(since) > retryPeriod, nil
 }
 
 // begin makes a backup of a member that is ready, in the place of the oldest one where there are enough.
 func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.Reason, error) {
-	member, err := store.readyMember(ctx)
+	member, _, err := store.readyMember(ctx)
 	switch {
 	case err != nil:
 		return tenancy.Reason{}, err
@@ -237,7 +257,7 @@ func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.R
 	if err := b.claim(ctx, b.plane.Backups()); err != nil {
 		return tenancy.Reason{}, err
 	}
-	slot := b.slot()
+	slot := b.slot(to)
 	for i := range b.made {
 		if older := &b.made[i]; controlplane.SlotOf(older) == slot {
 			if err := b.remove(ctx, older); err != nil {
@@ -263,10 +283,17 @@ func (b *backups) policies(ctx context.Context) error {
 	return nil
 }
 
-// slot returns the number of the file of the next backup: one that no backup has, else that of one which failed, rather
-// than of the oldest, and never that of the one that is to be restored.
-func (b *backups) slot() int32 {
+// slot returns the number of the file of the next backup: that of one which was made for the same upgrade, so that one which
+// hangs does not take all, or one that no backup has, else that of one which failed, rather than of the oldest, and never
+// that of the one that is to be restored. to is the version of the upgrade, "" for none.
+func (b *backups) slot(to string) int32 {
 	keep := max(2, cmp.Or(b.plane.Version.Spec.Backup.Keep, defaultKeep))
+	for i := range b.made {
+		job := &b.made[i]
+		if slot := controlplane.SlotOf(job); to != "" && controlplane.IsBefore(job, to) && slot >= 0 && slot < keep && job.Name != b.plane.Tenant.Spec.RestoreFrom {
+			return slot
+		}
+	}
 	for slot := range keep {
 		if !slices.ContainsFunc(b.made, func(job batchv1.Job) bool { return controlplane.SlotOf(&job) == slot }) {
 			return slot
@@ -315,8 +342,8 @@ func (b *backups) remove(ctx context.Context, job *batchv1.Job) error {
 }
 
 // beforeUpgrade returns what an upgrade to another minor version waits for: a backup that is made for it, not older than
-// freshTime; any of the store where no member is ready, for the upgrade may mend that. None is being made then, as it would
-// be one of another version than it says.
+// freshTime; any of the store where no member is ready for long, for the upgrade may mend that. None is being made then, as
+// it would be one of another version than it says.
 func (b *backups) beforeUpgrade(ctx context.Context, store *store) (tenancy.Reason, error) {
 	to := b.plane.Version.Spec.KubernetesVersion
 	if b.plane.Version.Spec.Backup == nil || !store.hasServed() || !changesMinor(store.version(), to) {
@@ -327,7 +354,7 @@ func (b *backups) beforeUpgrade(ctx context.Context, store *store) (tenancy.Reas
 		if hasOwn {
 			return tenancy.Reason{}, nil
 		}
-		if member, err := store.readyMember(ctx); err != nil || member == "" && hasAny {
+		if _, isDown, err := store.readyMember(ctx); err != nil || isDown && hasAny {
 			return tenancy.Reason{}, err
 		}
 	}

@@ -179,7 +179,7 @@ func TestAnUpgradeBeginsWithABackup(t *testing.T) {
 	require.Equal(t, "newer", image())
 	b.made()
 	require.Equal(t, "v1.38.0", b.version())
-	require.Len(t, b.jobs(controlplane.EtcdBackup), 3)
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 2, "the one that failed made room")
 }
 
 // stopped ends what runs, as the meta cluster does, when all is scaled to nothing.
@@ -385,6 +385,36 @@ func TestAllThatIsKnownOfARestoreIsGone(t *testing.T) {
 	missing, message := b.conditions()
 	require.Equal(t, tenancyv1alpha1.ReasonInvalid, missing[tenancyv1alpha1.ConditionUpToDate])
 	require.Contains(t, message, "create configmap etcd --from-literal=generation=N")
+
+	told := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.Etcd, Labels: controlplane.Labels(controlplane.Etcd)}, Data: map[string]string{"generation": "1"}}
+	b.create(told)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = "" })
+	b.reconcile()
+	name, _ := b.volume()
+	require.Equal(t, "data-1", name)
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(told), told))
+	require.Equal(t, "existing", told.Data["initial-cluster-state"])
+	require.Contains(t, told.Data["initial-cluster"], "etcd-0=")
+
+	delete(told.Data, "generation")
+	b.update(told)
+	b.reconcile()
+	_, message = b.conditions()
+	require.Contains(t, message, "says generation 0, and there is a store of generation 1")
+	name, _ = b.volume()
+	require.Equal(t, "data-1", name, "an older copy brings no older store")
+}
+
+// TestABackupThatIsRefused: it is said where backups are told of, and the rest goes on.
+func TestABackupThatIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
+	b.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.BackupClaim}})
+	b.reconcile()
+	require.Equal(t, tenancyv1alpha1.ReasonInvalid, b.backedUp().Reason)
+	require.Contains(t, b.backedUp().Message, "is not vc-manager's: delete it")
+	missing, _ := b.conditions()
+	require.NotContains(t, missing, tenancyv1alpha1.ConditionUpToDate)
 }
 
 // TestWhatIsNotRestored: what cannot be is said, and what runs goes on.

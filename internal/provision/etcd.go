@@ -82,13 +82,28 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 		pods = max(pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
 	}
 	s.state.Pods, s.state.Members = pods, controlplane.NewStore().Members
+	if s.told != nil && !controlplane.IsTold(s.told) { // somebody has written it: see missing
+		s.state.Pods, s.state.Members = s.wanted(), s.names()
+	}
 	plane.Generation = s.state.Generation
+	if later := max(controlplane.SetGeneration(s.set), controlplane.GenerationOf(s.servers)); later > s.state.Generation {
+		return nil, broken("ConfigMap %s/%s says generation %d, and there is a store of generation %d: is it an older copy? Change generation in its data",
+			plane.Namespace, controlplane.Etcd, s.state.Generation, later)
+	}
 	return s, nil
 }
 
 // isPast reports whether the StatefulSet is of a store that another one has taken the place of.
 func (s *store) isPast() bool {
-	return s.set.ResourceVersion != "" && controlplane.SetGeneration(s.set) != s.state.Generation
+	return s.set.ResourceVersion != "" && controlplane.SetGeneration(s.set) < s.state.Generation
+}
+
+// names returns the names of the members that it is to have.
+func (s *store) names() (names []string) {
+	for ordinal := range s.wanted() {
+		names = append(names, controlplane.MemberName(ordinal))
+	}
+	return names
 }
 
 // hasServed reports whether the API servers that there are have written what is stored.
@@ -117,8 +132,8 @@ func (s *store) read(ctx context.Context, name string, object client.Object) (bo
 }
 
 // make applies the objects of the store, takes the next step, and returns what it waits for then.
-func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) {
-	if s.told == nil { // else it is not written before the members are known
+func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
+	if s.told == nil || !controlplane.IsTold(s.told) { // else it is not written before the members are known
 		if err := s.tell(ctx, s.state); err != nil {
 			return tenancy.Reason{}, err
 		}
@@ -147,11 +162,7 @@ func (s *store) make(ctx context.Context, wanted int32) (tenancy.Reason, error) 
 	} else if err := s.learn(ctx, members); err != nil {
 		return tenancy.Reason{}, err
 	}
-	names := make([]string, 0, wanted)
-	for ordinal := range wanted {
-		names = append(names, controlplane.MemberName(ordinal))
-	}
-	return s.act(ctx, etcd.Next(names, states, members), pods, c)
+	return s.act(ctx, etcd.Next(s.names(), states, members), pods, c)
 }
 
 // remove deletes the StatefulSet that was read, with its pods.

@@ -20,6 +20,9 @@ import (
 // Written by vc-manager; read by vc-manager.
 const annotationReplicas = "tenancy.x-k8s.io/paused-replicas"
 
+// maxRevived bounds that number, which somebody may have written: a component has nine at most.
+const maxRevived = 9
+
 // pause scales a control plane to nothing, each program when those that ask it have ended. Volumes and all objects stay:
 // the stages make of them what was there before. It needs no ClusterVersion.
 func (r *Reconciler) pause(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) error {
@@ -58,6 +61,37 @@ func (r *Reconciler) endAll(ctx context.Context, namespace string) (waits string
 	return "", nil
 }
 
+// revive scales what was scaled to nothing to what it was, and changes nothing else: what is wanted of it is refused, or
+// waits for it.
+func (r *Reconciler) revive(ctx context.Context, store *store) error {
+	manager := &appsv1.Deployment{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: store.plane.Namespace, Name: controlplane.ControllerManager}, manager)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting the controller managers of %s: %w", store.plane.Namespace, err)
+	}
+	for _, workload := range []client.Object{store.set, store.servers, manager} {
+		before := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
+		pods, _ := strconv.Atoi(workload.GetAnnotations()[annotationReplicas])
+		wanted := replicasIn(workload)
+		if workload.GetResourceVersion() == "" || pods <= 0 || replicasOf(*wanted) > 0 {
+			continue
+		}
+		*wanted = ptr.To(int32(min(pods, maxRevived))) //nolint:gosec // a handful
+		if err := r.Client.Patch(ctx, workload, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager)); err != nil {
+			return fmt.Errorf("scaling %s %s/%s: %w", kindOf(workload), store.plane.Namespace, workload.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// replicasIn returns where a workload says how many pods it has.
+func replicasIn(workload client.Object) **int32 {
+	if set, is := workload.(*appsv1.StatefulSet); is {
+		return &set.Spec.Replicas
+	}
+	return &workload.(*appsv1.Deployment).Spec.Replicas //nolint:forcetypeassert // there is no third kind
+}
+
 // end scales a workload to nothing, and reports whether it has pods yet.
 func (r *Reconciler) end(ctx context.Context, workload client.Object, name client.ObjectKey) (runs bool, err error) {
 	if err := r.Client.Get(ctx, name, workload); err != nil {
@@ -67,14 +101,14 @@ func (r *Reconciler) end(ctx context.Context, workload client.Object, name clien
 		return false, fmt.Errorf("getting %s %s: %w", kindOf(workload), name, err)
 	}
 	before := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
-	var wanted **int32
+	wanted := replicasIn(workload)
 	var pods int32
 	var observed int64
 	switch object := workload.(type) {
 	case *appsv1.Deployment:
-		wanted, pods, observed = &object.Spec.Replicas, object.Status.Replicas, object.Status.ObservedGeneration
+		pods, observed = object.Status.Replicas, object.Status.ObservedGeneration
 	case *appsv1.StatefulSet:
-		wanted, pods, observed = &object.Spec.Replicas, object.Status.Replicas, object.Status.ObservedGeneration
+		pods, observed = object.Status.Replicas, object.Status.ObservedGeneration
 	}
 	if replicasOf(*wanted) == 0 {
 		return pods > 0 || observed < workload.GetGeneration(), nil

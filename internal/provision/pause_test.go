@@ -100,12 +100,7 @@ func TestAPause(t *testing.T) {
 	require.Empty(t, cmp.Diff(map[string]string{"EtcdReady": "Paused", "APIServerReady": "Paused", "ControllerManagerReady": "Paused", "Exposed": "Paused", "UpToDate": "Paused"}, lacks))
 	require.Equal(t, "v1.37.2", b.version())
 
-	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.35.0" })
 	b.pause(false, false)
-	b.reconcile()
-	_, message := b.conditions()
-	require.Contains(t, message, "API servers of v1.37.2 may have written what those of v1.35.0 do not read")
-	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.37.2" })
 	b.reconcile()
 	require.Equal(t, []int32{1, 0, 0}, b.sizes())
 	b.ready(controlplane.Etcd)
@@ -118,6 +113,54 @@ func TestAPause(t *testing.T) {
 	require.Equal(t, []int32{1, 1, 1}, b.sizes())
 	lacks, _ = b.conditions()
 	require.Empty(t, cmp.Diff(map[string]string{"Paused": "Test"}, lacks))
+}
+
+// paused returns a bed whose control plane is scaled to nothing.
+func (b *bed) paused() {
+	b.t.Helper()
+	b.pause(true, true)
+	for _, name := range []string{controlplane.ControllerManager, controlplane.APIServer, controlplane.Etcd} {
+		b.reconcile()
+		b.ended(name)
+	}
+	b.reconcile()
+	require.Equal(b.t, []int32{0, 0, 0}, b.sizes())
+}
+
+// TestAResumeIntoWhatIsRefused: where the version is refused, or waits for a backup, all comes back as it was.
+func TestAResumeIntoWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	for wanted, why := range map[string]string{
+		"v1.35.0": "API servers of v1.37.2 may have written what those of v1.35.0 do not read",
+		"v1.38.0": "A backup is due, and no member of etcd is ready",
+	} {
+		t.Run(wanted, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, nil)
+			b.whole()
+			b.paused()
+			b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+				version.KubernetesVersion, version.Etcd.Image, version.Backup = wanted, "newer", &tenancyv1alpha1.BackupTemplate{}
+			})
+			b.pause(false, false)
+			b.reconcile()
+			_, message := b.conditions()
+			require.Contains(t, message, why)
+			require.Equal(t, []int32{1, 1, 1}, b.sizes())
+			set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
+			require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+			require.Equal(t, "of v1.37.2", set.Spec.Template.Spec.Containers[0].Image)
+			before := b.writes
+			b.reconcile()
+			require.Equal(t, before, b.writes)
+
+			b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+				version.KubernetesVersion, version.Etcd.Image, version.Backup = "v1.37.2", "of v1.37.2", nil
+			})
+			b.made()
+			require.Equal(t, "v1.37.2", b.version())
+		})
+	}
 }
 
 // TestAStoreIsAsLargeAfterAPause: also where its ConfigMap was lost meanwhile.

@@ -310,7 +310,8 @@ func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why)
-		return nil
+		*again = min(*again, mendingPeriod)
+		return r.revive(ctx, store)
 	}
 	return r.make(ctx, store, report, again)
 }

@@ -31,7 +31,7 @@ func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, memb
 		return func(ctx context.Context) (tenancy.Reason, error) { return r.deploy(ctx, objects) }
 	}
 	return []stage{
-		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, func(ctx context.Context) (tenancy.Reason, error) { return store.make(ctx, members) }},
+		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, store.make},
 		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, deployed(plane.APIServer(members))},
 		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, deployed(plane.ControllerManager())},
 	}
