@@ -271,6 +271,29 @@ func TestARestore(t *testing.T) {
 	require.Len(t, b.jobs(controlplane.EtcdRestore), 2, "the same one again")
 }
 
+// TestAPastStoreDoesNotComeBack: once another store has taken its place, whatever is refused then.
+func TestAPastStoreDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.paused()
+	told := &corev1.ConfigMap{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, told))
+	told.Data["generation"], told.Data["kubernetes-version"] = "1", "v1.37.2"
+	b.update(told) // and vc-manager was killed behind it
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.36.0" })
+	b.pause(false, false)
+	b.reconcile()
+	_, message := b.conditions()
+	require.Contains(t, message, "API servers of v1.37.2 may have written what those of v1.36.0 do not read")
+	require.Equal(t, []int32{0, 0, 0}, b.sizes())
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.37.2" })
+	b.reconcile()
+	b.reconcile()
+	name, _ := b.volume()
+	require.Equal(t, "data-1", name)
+}
+
 // TestARestoreThatFails: three Jobs are all, what runs goes on, and another wish begins anew, in volumes that nobody had.
 func TestARestoreThatFails(t *testing.T) {
 	t.Parallel()

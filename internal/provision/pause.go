@@ -62,8 +62,11 @@ func (r *Reconciler) endAll(ctx context.Context, namespace string) (waits string
 }
 
 // revive scales what was scaled to nothing to what it was, and changes nothing else: what is wanted of it is refused, or
-// waits for it.
+// waits for it. What has another store now stays as it is.
 func (r *Reconciler) revive(ctx context.Context, store *store) error {
+	if store.isPast() || !store.hasServed() {
+		return nil
+	}
 	manager := &appsv1.Deployment{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: store.plane.Namespace, Name: controlplane.ControllerManager}, manager)
 	if client.IgnoreNotFound(err) != nil {
