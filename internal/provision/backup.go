@@ -135,9 +135,9 @@ func (b *backups) keepUp(ctx context.Context, store *store, report *report, agai
 	var broken *brokenError
 	switch {
 	case errors.As(err, &broken):
-		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
+		due, why = b.Clock.Now().Add(mendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
 	case err != nil && isRefused(err):
-		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
+		due, why = b.Clock.Now().Add(mendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
 	case err != nil:
 		return err
 	}
@@ -239,7 +239,7 @@ func (s *store) readyMember(ctx context.Context) (member string, isDown bool, er
 			since = changed
 		}
 	}
-	return member, member == "" && len(pods) > 0 && s.Clock.Since(since) > retryPeriod, nil
+	return member, member == "" && (s.set.ResourceVersion == "" || len(pods) > 0 && s.Clock.Since(since) > retryPeriod), nil
 }
 
 // begin makes a backup of a member that is ready, in the place of the oldest one where there are enough.
@@ -283,16 +283,17 @@ func (b *backups) policies(ctx context.Context) error {
 	return nil
 }
 
-// slot returns the number of the file of the next backup: that of one which was made for the same upgrade, so that one which
-// hangs does not take all, or one that no backup has, else that of one which failed, rather than of the oldest, and never
-// that of the one that is to be restored. to is the version of the upgrade, "" for none.
+// slot returns the number of the file of the next backup: where there are two for the same upgrade, that of the later one, so
+// that an upgrade which hangs does not take all; else one that no backup has, or that of one which failed, rather than of
+// the oldest; and never that of the one that is to be restored. to is the version of the upgrade, "" for none.
 func (b *backups) slot(to string) int32 {
 	keep := max(2, cmp.Or(b.plane.Version.Spec.Backup.Keep, defaultKeep))
-	for i := range b.made {
-		job := &b.made[i]
-		if slot := controlplane.SlotOf(job); to != "" && controlplane.IsBefore(job, to) && slot >= 0 && slot < keep && job.Name != b.plane.Tenant.Spec.RestoreFrom {
-			return slot
-		}
+	own := slices.DeleteFunc(slices.Clone(b.made), func(job batchv1.Job) bool {
+		slot := controlplane.SlotOf(&job)
+		return to == "" || !controlplane.IsBefore(&job, to) || slot < 0 || slot >= keep || job.Name == b.plane.Tenant.Spec.RestoreFrom
+	})
+	if len(own) > 1 {
+		return controlplane.SlotOf(&own[0])
 	}
 	for slot := range keep {
 		if !slices.ContainsFunc(b.made, func(job batchv1.Job) bool { return controlplane.SlotOf(&job) == slot }) {

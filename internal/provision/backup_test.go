@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -179,7 +180,7 @@ func TestAnUpgradeBeginsWithABackup(t *testing.T) {
 	require.Equal(t, "newer", image())
 	b.made()
 	require.Equal(t, "v1.38.0", b.version())
-	require.Len(t, b.jobs(controlplane.EtcdBackup), 2, "the one that failed made room")
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 3)
 }
 
 // stopped ends what runs, as the meta cluster does, when all is scaled to nothing.
@@ -359,6 +360,54 @@ func TestAnUpgradeThatMendsTheStore(t *testing.T) {
 	set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
 	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 	require.Equal(t, "newer", set.Spec.Template.Spec.Containers[0].Image)
+}
+
+// TestAnUpgradeThatHangs: it takes the files of two backups, the first one and the last.
+func TestAnUpgradeThatHangs(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{Keep: 4})
+	for range 2 {
+		b.reconcile()
+		b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+		b.later(27 * time.Hour)
+	}
+	daily := b.jobs(controlplane.EtcdBackup)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.KubernetesVersion, version.Etcd.Image = "v1.38.0", "newer"
+	})
+	var first string
+	for hour := range 5 {
+		b.reconcile()
+		made := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+		if hour == 0 {
+			first = made.Name
+		}
+		b.reconcile()
+		b.later(freshTime + time.Second)
+	}
+	jobs := b.jobs(controlplane.EtcdBackup)
+	require.Len(t, jobs, 4)
+	require.Equal(t, []string{daily[0].Name, daily[1].Name, first}, []string{jobs[0].Name, jobs[1].Name, jobs[2].Name})
+}
+
+// TestAStoreWhoseConfigMapSaysLittle: it never gets fewer pods than it has.
+func TestAStoreWhoseConfigMapSaysLittle(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+	set.Spec.Replicas = ptr.To[int32](3)
+	b.update(set)
+	told := &corev1.ConfigMap{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, told))
+	told.Data = map[string]string{"generation": "0"}
+	b.update(told)
+	b.reconcile()
+	_, message := b.conditions()
+	require.Contains(t, message, "etcd has 3 pods, which do not become fewer")
+	_, pods := b.volume()
+	require.EqualValues(t, 3, pods)
 }
 
 // TestABackupSaysWhatWroteIt: none is made of a store that nobody has served, or while its API servers become others.

@@ -82,12 +82,13 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 		pods = max(pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
 	}
 	s.state.Pods, s.state.Members = pods, controlplane.NewStore().Members
-	if s.told != nil && !controlplane.IsTold(s.told) { // somebody has written it: see missing
-		s.state.Pods, s.state.Members = s.wanted(), s.names()
+	if s.told != nil && !controlplane.IsTold(s.told) { // somebody has written it: which store it is, and not who its members are
+		s.state.Pods = max(pods, s.wanted())
+		s.state.Members = names(s.state.Pods)
 	}
 	plane.Generation = s.state.Generation
 	if later := max(controlplane.SetGeneration(s.set), controlplane.GenerationOf(s.servers)); later > s.state.Generation {
-		return nil, broken("ConfigMap %s/%s says generation %d, and there is a store of generation %d: is it an older copy? Change generation in its data",
+		return nil, broken("ConfigMap or StatefulSet %s/%s says generation %d, and there is a store of generation %d: is it an older copy? Say the generation in data of the ConfigMap",
 			plane.Namespace, controlplane.Etcd, s.state.Generation, later)
 	}
 	return s, nil
@@ -98,9 +99,9 @@ func (s *store) isPast() bool {
 	return s.set.ResourceVersion != "" && controlplane.SetGeneration(s.set) < s.state.Generation
 }
 
-// names returns the names of the members that it is to have.
-func (s *store) names() (names []string) {
-	for ordinal := range s.wanted() {
+// names returns the names of so many members.
+func names(members int32) (names []string) {
+	for ordinal := range members {
 		names = append(names, controlplane.MemberName(ordinal))
 	}
 	return names
@@ -162,7 +163,7 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 	} else if err := s.learn(ctx, members); err != nil {
 		return tenancy.Reason{}, err
 	}
-	return s.act(ctx, etcd.Next(s.names(), states, members), pods, c)
+	return s.act(ctx, etcd.Next(names(s.wanted()), states, members), pods, c)
 }
 
 // remove deletes the StatefulSet that was read, with its pods.

@@ -72,9 +72,17 @@ func (r *Reconciler) revive(ctx context.Context, store *store) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting the controller managers of %s: %w", store.plane.Namespace, err)
 	}
+	if store.told == nil || !controlplane.IsTold(store.told) { // pods do not start without
+		if err := store.tell(ctx, store.state); err != nil {
+			return err
+		}
+	}
 	for _, workload := range []client.Object{store.set, store.servers, manager} {
 		before := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
 		pods, _ := strconv.Atoi(workload.GetAnnotations()[annotationReplicas])
+		if workload == store.set {
+			pods = int(store.state.Pods)
+		}
 		wanted := replicasIn(workload)
 		if workload.GetResourceVersion() == "" || pods <= 0 || replicasOf(*wanted) > 0 {
 			continue

@@ -300,7 +300,7 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups, report *report, again *time.Duration, isRestored bool) error {
 	why := preflight(store)
 	if isRestored && changesMinor(store.version(), store.plane.Version.Spec.KubernetesVersion) {
-		return nil
+		return r.revive(ctx, store)
 	}
 	if why == (tenancy.Reason{}) {
 		var err error
