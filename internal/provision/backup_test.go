@@ -244,14 +244,21 @@ func TestARestore(t *testing.T) {
 	require.NoError(t, b.reconciler.Client.List(t.Context(), &left))
 	left.Items[0].Status.Phase = corev1.PodFailed
 	require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), &left.Items[0]))
-	b.reconcile() // one that was evicted is there for months
-	require.NoError(t, client.IgnoreNotFound(b.reconciler.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(root))))
+	b.ahead = func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RestoreFrom = "" }
+	b.reconcile()
+	_, message = b.conditions()
+	require.Contains(t, message, "it is wished for no more", "the cache is behind")
+	b.ahead = nil
+	b.reconcile()
+	told := &corev1.ConfigMap{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, told))
+	require.Equal(t, "1", told.Data["generation"], "a pod that was evicted is there for months")
+	require.NoError(t, b.reconciler.Client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(root)))
 	b.reconcile()
 	name, pods = b.volume()
 	require.Equal(t, "data-1", name)
 	require.EqualValues(t, 1, pods)
 	require.Equal(t, source.Name, b.vc().Status.RestoredFrom)
-	told := &corev1.ConfigMap{}
 	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.Etcd}, told))
 	require.Equal(t, "existing", told.Data["initial-cluster-state"])
 	require.Equal(t, "v1.37.2", told.Data["kubernetes-version"])

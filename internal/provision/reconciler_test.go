@@ -50,8 +50,9 @@ type bed struct {
 	// tenant is the tenant's API server, and asked how many connections to it are open.
 	tenant *kubefake.Clientset
 	asked  int
-	// live is whether what is read is not from the cache.
-	live bool
+	// live is whether what is read is not from the cache, and ahead changes a VirtualCluster that is: the cache is behind.
+	live  bool
+	ahead func(*tenancyv1alpha1.VirtualClusterSpec)
 }
 
 func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...client.Object) *bed {
@@ -116,7 +117,11 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			b.live = true
 			defer func() { b.live = false }()
-			return c.Get(ctx, key, o, options...)
+			err := c.Get(ctx, key, o, options...)
+			if vc, is := o.(*tenancyv1alpha1.VirtualCluster); is && b.ahead != nil {
+				b.ahead(&vc.Spec)
+			}
+			return err
 		},
 	})
 	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour, exposing: make(chan struct{}, concurrentExposed)}
