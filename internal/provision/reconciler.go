@@ -305,7 +305,7 @@ func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups
 	if why == (tenancy.Reason{}) {
 		var err error
 		if why, err = backups.beforeUpgrade(ctx, store); err != nil {
-			return err
+			return errors.Join(err, r.revive(ctx, store))
 		}
 	}
 	if why != (tenancy.Reason{}) {

@@ -57,18 +57,10 @@ const (
 
 // bundleProjections returns the trust bundles that the volumes of a pod project, by data key.
 func bundleProjections(spec *corev1.PodSpec) map[string]*corev1.ClusterTrustBundleProjection {
-	var projections map[string]*corev1.ClusterTrustBundleProjection
-	for i := range spec.Volumes {
-		if spec.Volumes[i].Projected == nil {
-			continue
-		}
-		for j := range spec.Volumes[i].Projected.Sources {
-			if bundle := spec.Volumes[i].Projected.Sources[j].ClusterTrustBundle; bundle != nil {
-				if projections == nil {
-					projections = map[string]*corev1.ClusterTrustBundleProjection{}
-				}
-				projections[kind.TrustBundleKey(i, j)] = bundle
-			}
+	projections := map[string]*corev1.ClusterTrustBundleProjection{}
+	for at, source := range projected(spec) {
+		if source.ClusterTrustBundle != nil {
+			projections[kind.TrustBundleKey(at[0], at[1])] = source.ClusterTrustBundle
 		}
 	}
 	return projections

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -73,20 +74,28 @@ func issuedTokens(secret *corev1.Secret) map[string]issuedToken {
 	return issued
 }
 
+// projected yields what the volumes of a pod project, each with the index of its volume and its own in that.
+func projected(spec *corev1.PodSpec) iter.Seq2[[2]int, *corev1.VolumeProjection] {
+	return func(yield func([2]int, *corev1.VolumeProjection) bool) {
+		for i := range spec.Volumes {
+			if spec.Volumes[i].Projected == nil {
+				continue
+			}
+			for j := range spec.Volumes[i].Projected.Sources {
+				if !yield([2]int{i, j}, &spec.Volumes[i].Projected.Sources[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // tokenProjections returns the tokens that the volumes of a pod project, by data key.
 func tokenProjections(spec *corev1.PodSpec) map[string]*corev1.ServiceAccountTokenProjection {
-	var projections map[string]*corev1.ServiceAccountTokenProjection
-	for i := range spec.Volumes {
-		if spec.Volumes[i].Projected == nil {
-			continue
-		}
-		for j := range spec.Volumes[i].Projected.Sources {
-			if token := spec.Volumes[i].Projected.Sources[j].ServiceAccountToken; token != nil {
-				if projections == nil {
-					projections = map[string]*corev1.ServiceAccountTokenProjection{}
-				}
-				projections[kind.TokenKey(i, j)] = token
-			}
+	projections := map[string]*corev1.ServiceAccountTokenProjection{}
+	for at, source := range projected(spec) {
+		if source.ServiceAccountToken != nil {
+			projections[kind.TokenKey(at[0], at[1])] = source.ServiceAccountToken
 		}
 	}
 	return projections

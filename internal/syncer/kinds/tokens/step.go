@@ -93,5 +93,10 @@ func stepOfTokens(tenantPod *corev1.Pod, running bool, secret *corev1.Secret, ow
 
 // hasAny reports whether a pod projects what is kept in its Secret.
 func hasAny(spec *corev1.PodSpec) bool {
-	return len(tokenProjections(spec))+len(bundleProjections(spec)) > 0
+	for _, source := range projected(spec) {
+		if source.ServiceAccountToken != nil || source.ClusterTrustBundle != nil {
+			return true
+		}
+	}
+	return false
 }
