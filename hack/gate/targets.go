@@ -119,7 +119,7 @@ var targets = []target{
 // leftForTheNight are the tests on real API servers that no landing waits for: those that take longest, of what the
 // model, the demo or the soak show too, and those of leases, which target shards runs by what a change touches.
 const leftForTheNight = "TestShards|TestCredentials|TestLost|TestBudgets|TestMissingVirtualCluster|TestWhatIsGuaranteedIsGivenBack|TestADrainKeepsRoomWhereVolumesAre|" +
-	"TestStorageThatIsReserved|TestClaimsOfWorkloads|TestClaimsOfARestoredTenant|TestThirdTenant|TestSingle|TestSnapshotsAreCounted|TestRest|TestStoreOfThree"
+	"TestStorageThatIsReserved|TestClaimsOfWorkloads|TestClaimsOfARestoredTenant|TestThirdTenant|TestSingle|TestSnapshotsAreCounted|TestRest|TestStoreOfThree|TestRotation"
 
 // choice is a target and whether it is to be run.
 type choice struct {

@@ -121,7 +121,7 @@ func backupFile(slot int32) string { return path.Join(backupFolder, fmt.Sprintf(
 // job returns a Job with the snapshots that runs a command of the image of etcd, once.
 func (c *ControlPlane) job(component, name string, of *program, resources corev1.ResourceRequirements, command ...string) *batchv1.Job {
 	of.component, of.template = component, &tenancyv1alpha1.ComponentTemplate{Image: c.Version.Spec.Etcd.Image, Resources: resources}
-	pod := of.pod()
+	pod := of.pod(c.Trusted)
 	container := &pod.Spec.Containers[0]
 	container.Command, container.StartupProbe, container.LivenessProbe, container.ReadinessProbe = command, nil, nil, nil
 	pod.Spec.RestartPolicy, pod.Spec.TopologySpreadConstraints = corev1.RestartPolicyNever, nil

@@ -8,18 +8,20 @@ import (
 	"github.com/superpool/superpool/internal/pki"
 )
 
-// The authorities of a control plane: of its users, of its etcd, and of those who tell its aggregated API servers who
-// asks. Each is a Secret of that name.
+// The authorities of a control plane: of its users, of its etcd, of those who tell its aggregated API servers who asks,
+// and of the tokens of service accounts, which issues no certificates. Each is a Secret of that name.
 const (
-	CA           = "ca"
-	EtcdCA       = "etcd-ca"
-	FrontProxyCA = "front-proxy-ca"
+	CA              = "ca"
+	EtcdCA          = "etcd-ca"
+	FrontProxyCA    = "front-proxy-ca"
+	ServiceAccounts = "service-accounts"
 )
+
+// Authorities returns the names of all authorities.
+func Authorities() []string { return []string{CA, EtcdCA, FrontProxyCA, ServiceAccounts} }
 
 // Other Secrets of a control plane.
 const (
-	// ServiceAccounts has the key that signs the tokens of service accounts.
-	ServiceAccounts = "service-accounts"
 	// EtcdManager has the certificate by which vc-manager asks etcd.
 	EtcdManager = "etcd-manager"
 	// ManagerUser has the certificate of the controller manager.

@@ -7,7 +7,7 @@
 //	Service, ConfigMap, StatefulSet, PodDisruptionBudget, NetworkPolicy   etcd
 //	Service, Deployment, PodDisruptionBudget, NetworkPolicy               kube-apiserver
 //	Deployment, NetworkPolicy                                             kube-controller-manager
-//	Secrets                                                               one for each pair of Certificates, three authorities, service-accounts, kubelet-client
+//	Secrets                                                               one for each pair of Certificates, one for each of Authorities, kubelet-client
 package controlplane
 
 import (
@@ -50,6 +50,9 @@ type ControlPlane struct {
 	Version   *tenancyv1alpha1.ClusterVersion
 	// Service is that of the API servers as it is, nil for none.
 	Service *corev1.Service
+	// Trusted has, for each of Authorities, the certificates of those that are trusted, in PEM: more than one while it is
+	// being replaced. Pods have them in annotations, so that they are replaced when they are to trust others.
+	Trusted map[string]string
 	// Generation is that of its store.
 	Generation int64
 	// Network is what its pods may reach.
@@ -101,11 +104,11 @@ func (c *ControlPlane) URL() string {
 }
 
 // ManagerKubeconfig returns the kubeconfig of the controller manager, which names the files of its certificate: it reads
-// them again when they change. authority is that of the API server, in PEM.
-func (c *ControlPlane) ManagerKubeconfig(authority []byte) ([]byte, error) {
+// them again when they change.
+func (c *ControlPlane) ManagerKubeconfig() ([]byte, error) {
 	const name = ManagerUser
 	config := clientcmdapi.NewConfig()
-	config.Clusters[c.Namespace] = &clientcmdapi.Cluster{Server: c.URL(), CertificateAuthorityData: authority}
+	config.Clusters[c.Namespace] = &clientcmdapi.Cluster{Server: c.URL(), CertificateAuthority: certificates.Certificate(CA)}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: certificates.Certificate(name), ClientKey: certificates.Key(name)}
 	config.Contexts[c.Namespace] = &clientcmdapi.Context{Cluster: c.Namespace, AuthInfo: name}
 	config.CurrentContext = c.Namespace

@@ -111,15 +111,18 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// TestFilesAreThere: each file that a flag names is in a Secret that the pod has, each such Secret is one that
-// vc-manager makes, and no pod reads a key that it does not need.
+// TestFilesAreThere: each file that a flag names is in a Secret that the pod has, or an annotation of what it trusts, each
+// such Secret is one that vc-manager makes, and no pod reads a key that it does not need.
 func TestFilesAreThere(t *testing.T) {
 	t.Parallel()
 	for name, agents := range map[string]bool{"with vn-agents": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := sample()
-			c.Agents = agents
+			c.Agents, c.Trusted = agents, map[string]string{}
+			for _, name := range controlplane.Authorities() {
+				c.Trusted[name] = "that of " + name
+			}
 			requireFiles(t, c)
 		})
 	}
@@ -140,6 +143,17 @@ func requireFiles(t *testing.T, c *controlplane.ControlPlane) {
 	for name, pod := range pods(c) {
 		there := map[string]bool{}
 		for _, source := range pod.Spec.Volumes[0].Projected.Sources {
+			if source.DownwardAPI != nil {
+				for _, item := range source.DownwardAPI.Items {
+					authority := strings.TrimSuffix(item.Path, ".crt")
+					annotation := "tenancy.x-k8s.io/trusted-" + authority
+					require.Equal(t, "metadata.annotations['"+annotation+"']", item.FieldRef.FieldPath)
+					require.Equal(t, "that of "+authority, pod.Annotations[annotation])
+					require.False(t, there[files+item.Path], "two files of one name")
+					there[files+item.Path] = true
+				}
+				continue
+			}
 			require.True(t, made[source.Secret.Name], source.Secret.Name)
 			for _, item := range source.Secret.Items {
 				require.False(t, there[files+item.Path], "two files of one name")
@@ -152,7 +166,7 @@ func requireFiles(t *testing.T, c *controlplane.ControlPlane) {
 			}
 		}
 		for file := range there {
-			isNamed := slices.Contains(slices.Collect(maps.Values(flags(t, pod))), file) || strings.HasPrefix(file, files+"controller-manager.")
+			isNamed := slices.Contains(slices.Collect(maps.Values(flags(t, pod))), file) || strings.HasPrefix(file, files+"controller-manager.") // its kubeconfig does
 			require.True(t, isNamed, "%s does not name %s", name, file)
 		}
 	}
@@ -175,7 +189,7 @@ func TestFlags(t *testing.T) {
 			"--etcd-servers": "https://etcd-0.etcd.default-abc123-acme.svc:2379,https://etcd-1.etcd.default-abc123-acme.svc:2379,https://etcd-2.etcd.default-abc123-acme.svc:2379",
 		}},
 		"a controller manager": {program: controlplane.ControllerManager, want: map[string]string{
-			"--leader-elect": "true", "--kubeconfig": files + "controller-manager.kubeconfig", "--cluster-signing-key-file": files + "ca.key",
+			"--leader-elect": "true", "--kubeconfig": files + "controller-manager.kubeconfig", "--cluster-signing-key-file": files + "signer.key",
 		}},
 		"a tenant that says nothing": {
 			program: controlplane.APIServer, change: func(c *controlplane.ControlPlane) { c.Tenant = &tenancyv1alpha1.VirtualCluster{} },

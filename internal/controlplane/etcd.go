@@ -175,7 +175,7 @@ func (c *ControlPlane) Etcd(store Store) []client.Object {
 		probe: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: intstr.FromInt(etcdHealthPort)}},
 		ports: []int32{clientPort, peerPort},
 	}
-	pod := of.pod()
+	pod := of.pod(c.Trusted)
 	container := &pod.Spec.Containers[0]
 	container.ReadinessProbe.HTTPGet = &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(etcdHealthPort)}
 	container.Env = append(container.Env,

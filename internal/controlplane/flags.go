@@ -72,7 +72,7 @@ func (s *Server) Flags() Flags {
 		"bind-address": s.Address, "secure-port": strconv.Itoa(s.Port), "etcd-servers": strings.Join(s.EtcdServers, ","),
 		"service-cluster-ip-range": strings.Join(s.ServiceCIDRs, ","),
 		"tls-cert-file":            s.Files.Certificate("apiserver"), "tls-private-key-file": s.Files.Key("apiserver"), "client-ca-file": s.Files.Certificate("ca"),
-		"service-account-issuer": s.Issuer, "service-account-key-file": s.Files.Key("service-accounts"),
+		"service-account-issuer": s.Issuer, "service-account-key-file": s.Files.Certificate("service-accounts"),
 		"service-account-signing-key-file": s.Files.Key("service-accounts"),
 		"authorization-mode":               "Node,RBAC", "enable-admission-plugins": "NodeRestriction", "allow-privileged": "true",
 		"kubelet-certificate-authority": s.KubeletCA, "kubelet-preferred-address-types": "InternalIP",
@@ -98,6 +98,8 @@ func (s *Server) Flags() Flags {
 // Manager is what the flags of a kube-controller-manager depend on.
 type Manager struct {
 	Files Files
+	// Signer is the pair that signs what users of the control plane ask for.
+	Signer string
 	// Kubeconfig is the file of its kubeconfig.
 	Kubeconfig string
 	// Address and Port are where it serves its health.
@@ -111,7 +113,7 @@ func (m *Manager) Flags() Flags {
 	return Flags{
 		"kubeconfig": m.Kubeconfig, "bind-address": m.Address, "secure-port": strconv.Itoa(m.Port), "use-service-account-credentials": "true",
 		"root-ca-file": m.Files.Certificate("ca"), "service-account-private-key-file": m.Files.Key("service-accounts"),
-		"cluster-signing-cert-file": m.Files.Certificate("ca"), "cluster-signing-key-file": m.Files.Key("ca"),
+		"cluster-signing-cert-file": m.Files.Certificate(m.Signer), "cluster-signing-key-file": m.Files.Key(m.Signer),
 		"service-cluster-ip-range": strings.Join(m.ServiceCIDRs, ","),
 		// A charge of a request that died in between stays until quotas are counted: five minutes by default.
 		"resource-quota-sync-period": "15s",

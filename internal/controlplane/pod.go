@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +26,9 @@ type program struct {
 	component string
 	template  *tenancyv1alpha1.ComponentTemplate
 	flags     Flags
-	// pairs are the Secrets of certificates that it reads, authorities those of which it reads the certificate alone, and
-	// keys those of which it reads the key alone.
-	pairs, authorities, keys []string
+	// pairs are the Secrets of certificates that it reads, and keys those of which it reads the key alone. authorities are
+	// those that it trusts.
+	pairs, keys, authorities []string
 	probe                    corev1.ProbeHandler
 	ports                    []int32
 	// grace is how long it may take to end, in seconds.
@@ -36,8 +37,17 @@ type program struct {
 	capabilities []corev1.Capability
 }
 
-// pod returns the template of a program's pods: what PodSecurity restricted demands, and no token.
-func (p *program) pod() corev1.PodTemplateSpec {
+// annotationTrusted, with the name of an authority behind it, has the certificates that a pod trusts, and finds in a file:
+// programs read them once. Written by vc-manager; read by kubelets.
+const annotationTrusted = "tenancy.x-k8s.io/trusted-"
+
+// pod returns the template of a program's pods: what PodSecurity restricted demands, and no token. trusted is that of
+// ControlPlane.
+func (p *program) pod(trusted map[string]string) corev1.PodTemplateSpec {
+	annotations := map[string]string{}
+	for _, name := range p.authorities {
+		annotations[annotationTrusted+name] = trusted[name]
+	}
 	container := corev1.Container{
 		Name: p.component, Image: p.template.Image, Command: append([]string{p.component}, p.flags.With(p.template.ExtraArgs).Args()...),
 		Resources: p.template.Resources, Env: memoryLimit(&p.template.Resources),
@@ -54,7 +64,7 @@ func (p *program) pod() corev1.PodTemplateSpec {
 		container.Ports = append(container.Ports, corev1.ContainerPort{ContainerPort: port, Protocol: corev1.ProtocolTCP})
 	}
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: Labels(p.component)},
+		ObjectMeta: metav1.ObjectMeta{Labels: Labels(p.component), Annotations: annotations},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(cmp.Or(p.grace, 30)),
 			SecurityContext: &corev1.PodSecurityContext{
@@ -68,25 +78,31 @@ func (p *program) pod() corev1.PodTemplateSpec {
 	}
 }
 
-// certificates returns the volume with the files of a program: those of all its Secrets, replaced together.
+// certificates returns the volume with the files of a program: those of all its Secrets, replaced together, and of what it
+// trusts.
 func (p *program) certificates() corev1.Volume {
 	projected := &corev1.ProjectedVolumeSource{DefaultMode: ptr.To[int32](0o440)}
-	certificate := func(name string) corev1.KeyToPath {
-		return corev1.KeyToPath{Key: corev1.TLSCertKey, Path: name + ".crt"}
-	}
-	key := func(name string) corev1.KeyToPath {
-		return corev1.KeyToPath{Key: corev1.TLSPrivateKeyKey, Path: name + ".key"}
-	}
 	for _, name := range p.pairs {
-		project(projected, name, certificate(name), key(name))
-	}
-	for _, name := range p.authorities {
-		project(projected, name, certificate(name))
+		project(projected, name, pair(name)...)
 	}
 	for _, name := range p.keys {
-		project(projected, name, key(name))
+		project(projected, name, pair(name)[1])
+	}
+	annotations := &corev1.DownwardAPIProjection{}
+	for _, name := range p.authorities {
+		annotations.Items = append(annotations.Items, corev1.DownwardAPIVolumeFile{
+			Path: name + ".crt", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.annotations['%s%s']", annotationTrusted, name)},
+		})
+	}
+	if len(annotations.Items) > 0 {
+		projected.Sources = append(projected.Sources, corev1.VolumeProjection{DownwardAPI: annotations})
 	}
 	return corev1.Volume{Name: "certificates", VolumeSource: corev1.VolumeSource{Projected: projected}}
+}
+
+// pair returns the keys of a Secret with a certificate and its key, as files of that name.
+func pair(name string) []corev1.KeyToPath {
+	return []corev1.KeyToPath{{Key: corev1.TLSCertKey, Path: name + ".crt"}, {Key: corev1.TLSPrivateKeyKey, Path: name + ".key"}}
 }
 
 // project adds keys of a Secret to a volume.

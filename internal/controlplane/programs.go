@@ -34,7 +34,7 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	}
 	of := program{
 		component: APIServer, template: &c.Version.Spec.APIServer, ports: []int32{apiServerPort}, grace: 60, capabilities: []corev1.Capability{"NET_BIND_SERVICE"}, probe: https("/livez", apiServerPort),
-		pairs: pairs, authorities: []string{CA, EtcdCA, FrontProxyCA}, keys: []string{ServiceAccounts},
+		pairs: pairs, keys: []string{ServiceAccounts}, authorities: Authorities(),
 		flags: server.Flags().With(Flags{
 			"etcd-cafile": certificates.Certificate(EtcdCA), "etcd-certfile": certificates.Certificate("etcd-client"), "etcd-keyfile": certificates.Key("etcd-client"),
 			"endpoint-reconciler-type": "none", "shutdown-delay-duration": "10s", "shutdown-send-retry-after": "true", "goaway-chance": "0.001", "profiling": "false",
@@ -42,7 +42,7 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 			"service-account-extend-token-expiration": "false",
 		}),
 	}
-	pod := of.pod()
+	pod := of.pod(c.Trusted)
 	pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = https("/readyz", apiServerPort)
 	if c.Agents {
 		project(pod.Spec.Volumes[0].Projected, KubeletClient, corev1.KeyToPath{Key: ServingCAKey, Path: "kubelet-ca.crt"})
@@ -64,20 +64,24 @@ func VersionOf(deployment *appsv1.Deployment) string {
 	return deployment.Annotations[annotationVersion]
 }
 
+// signer is the pair of the authority that signs what users ask for: it alone, whatever else is trusted.
+const signer = "signer"
+
 // ControllerManager returns the objects of the controller managers, one of which works at a time.
 func (c *ControlPlane) ControllerManager() []client.Object {
 	kubeconfig := filepath.Join(string(certificates), ManagerUser+".kubeconfig")
-	manager := Manager{Files: certificates, Kubeconfig: kubeconfig, Address: listen, Port: managerPort, ServiceCIDRs: c.serviceCIDRs()}
+	manager := Manager{Files: certificates, Signer: signer, Kubeconfig: kubeconfig, Address: listen, Port: managerPort, ServiceCIDRs: c.serviceCIDRs()}
 	of := program{
 		component: ControllerManager, template: &c.Version.Spec.ControllerManager, ports: []int32{managerPort}, probe: https("/healthz", managerPort),
-		pairs: []string{CA, ManagerUser}, authorities: []string{FrontProxyCA}, keys: []string{ServiceAccounts},
+		pairs: []string{ManagerUser}, keys: []string{ServiceAccounts}, authorities: []string{CA, FrontProxyCA},
 		flags: manager.Flags().With(Flags{
 			"leader-elect": "true", "authentication-kubeconfig": kubeconfig, "authorization-kubeconfig": kubeconfig, "client-ca-file": certificates.Certificate(CA),
 			"requestheader-client-ca-file": certificates.Certificate(FrontProxyCA), "cluster-name": c.Namespace, "profiling": "false",
 			"controllers": "*,bootstrapsigner,tokencleaner",
 		}),
 	}
-	pod := of.pod()
+	pod := of.pod(c.Trusted)
+	project(pod.Spec.Volumes[0].Projected, CA, pair(signer)...)
 	project(pod.Spec.Volumes[0].Projected, ManagerUser, corev1.KeyToPath{Key: KubeconfigKey, Path: ManagerUser + ".kubeconfig"})
 	folder(&pod.Spec, "tmp", "/tmp")
 	return []client.Object{c.managerPolicy(), c.deployment(ControllerManager, replicas(of.template), pod)}

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math"
@@ -37,6 +38,9 @@ const (
 type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
+	// cross is the certificate that another authority has given this one, in DER, which what it issues shows behind its own;
+	// nil for none.
+	cross []byte
 }
 
 // Certificate describes what an Authority issues. One with addresses or DNS names is a server's, which it may show as a
@@ -75,7 +79,12 @@ func NewAuthority(name string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name, NotBefore: time.Now().Add(-backdated).UTC()}, key)
+	return AuthorityOf(name, key, time.Now())
+}
+
+// AuthorityOf returns an authority of that common name that signs with a key, as one that is made now.
+func AuthorityOf(name string, key crypto.Signer, now time.Time) (*Authority, error) {
+	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name, NotBefore: now.Add(-backdated).UTC()}, key)
 	if err != nil {
 		return nil, fmt.Errorf("signing the authority %s: %w", name, err)
 	}
@@ -115,8 +124,14 @@ func ParseAuthority(pair *Pair) (*Authority, error) {
 // Name returns the authority's common name.
 func (a *Authority) Name() string { return a.certificate.Subject.CommonName }
 
+// Made returns when the authority was made, to the second.
+func (a *Authority) Made() time.Time { return a.certificate.NotBefore.Add(backdated) }
+
 // Pair returns the authority's own certificate and key.
 func (a *Authority) Pair() (*Pair, error) { return encode(a.certificate.Raw, a.key) }
+
+// Certificate returns the authority's own certificate, in PEM: who has it trusts what the authority issues.
+func (a *Authority) Certificate() []byte { return encodeCertificate(a.certificate.Raw) }
 
 // Issue makes a key and signs a certificate for it, which is valid from now on.
 func (a *Authority) Issue(wanted Certificate) (*Pair, error) { return a.IssueAt(time.Now(), wanted) }
@@ -153,20 +168,20 @@ func (a *Authority) IssueAt(now time.Time, wanted Certificate) (*Pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("signing the certificate of %s: %w", wanted.User, err)
 	}
-	return encode(der, key)
+	pair, err := encode(der, key)
+	if err == nil && a.cross != nil {
+		pair.Certificate = append(pair.Certificate, encodeCertificate(a.cross)...)
+	}
+	return pair, err
 }
 
 // Kubeconfig issues a client certificate, and returns a kubeconfig that holds it and trusts this authority.
 func (a *Authority) Kubeconfig(server string, user Certificate) ([]byte, error) {
-	own, err := a.Pair()
-	if err != nil {
-		return nil, err
-	}
 	pair, err := a.Issue(user)
 	if err != nil {
 		return nil, err
 	}
-	return Kubeconfig(a.Name(), server, own.Certificate, user.User, pair)
+	return Kubeconfig(a.Name(), server, a.Certificate(), user.User, pair)
 }
 
 // Kubeconfig returns a kubeconfig of one cluster and one user that refers to no file; authority is the CA of the
@@ -185,18 +200,15 @@ func Kubeconfig(cluster, server string, authority []byte, user string, pair *Pai
 }
 
 func encode(der []byte, key crypto.Signer) (*Pair, error) {
-	certificates, err := x509.ParseCertificates(der)
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
-		return nil, fmt.Errorf("parsing a certificate: %w", err)
-	}
-	pair := &Pair{}
-	if pair.Certificate, err = certutil.EncodeCertificates(certificates...); err != nil {
-		return nil, fmt.Errorf("encoding a certificate: %w", err)
-	}
-	if pair.Key, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
 		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
-	return pair, nil
+	return &Pair{Certificate: encodeCertificate(der), Key: text}, nil
+}
+
+func encodeCertificate(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
 }
 
 // Write stores the pair in FILE.crt and FILE.key, and makes their folder. Each file takes its place at once, the key

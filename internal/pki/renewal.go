@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -28,6 +29,8 @@ func (a *Authority) Due(pair *Pair, wanted Certificate, now time.Time) (at time.
 	switch {
 	case leaf.CheckSignatureFrom(a.certificate) != nil:
 		return now, fmt.Sprintf("authority %s has not signed it", a.Name())
+	case !slices.EqualFunc(parsed.Certificate[1:], a.behind(), bytes.Equal):
+		return now, "it shows other certificates than its own"
 	case !describes(&wanted, leaf):
 		return now, "it is for another user, or for other names"
 	case now.Before(leaf.NotBefore):
@@ -39,6 +42,14 @@ func (a *Authority) Due(pair *Pair, wanted Certificate, now time.Time) (at time.
 		return now, fmt.Sprintf("it ends at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return at, ""
+}
+
+// behind returns the certificates behind each that the authority issues, in DER.
+func (a *Authority) behind() [][]byte {
+	if a.cross == nil {
+		return nil
+	}
+	return [][]byte{a.cross}
 }
 
 // describes reports whether a certificate is what was wanted, by whatever order of its names.

@@ -291,24 +291,18 @@ func (s *store) replace(ctx context.Context, pod *corev1.Pod) error {
 func (s *store) dial(ctx context.Context) (EtcdClient, error) {
 	own := &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	for _, name := range []string{controlplane.EtcdCA, controlplane.EtcdManager} {
-		secret, err := own.get(ctx, name)
-		switch {
-		case err != nil:
-			return nil, err
-		case secret == nil:
-			return nil, broken("Secret %s/%s is gone", s.plane.Namespace, name)
-		}
-		pair := pairOf(secret)
-		if name == controlplane.EtcdCA {
-			config.RootCAs.AppendCertsFromPEM(pair.Certificate)
-			continue
-		}
-		shown, err := tls.X509KeyPair(pair.Certificate, pair.Key)
-		if err != nil {
-			return nil, broken("Secret %s/%s holds no certificate: %v", s.plane.Namespace, name, err)
-		}
-		config.Certificates = append(config.Certificates, shown)
+	config.RootCAs.AppendCertsFromPEM([]byte(s.plane.Trusted[controlplane.EtcdCA]))
+	secret, err := own.get(ctx, controlplane.EtcdManager)
+	switch {
+	case err != nil:
+		return nil, err
+	case secret == nil:
+		return nil, broken("Secret %s/%s is gone", s.plane.Namespace, controlplane.EtcdManager)
 	}
+	shown, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, broken("Secret %s/%s holds no certificate: %v", s.plane.Namespace, secret.Name, err)
+	}
+	config.Certificates = append(config.Certificates, shown)
 	return s.DialEtcd(s.plane.Addresses(controlplane.MaxMembers), config)
 }

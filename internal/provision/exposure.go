@@ -194,21 +194,15 @@ func (r *Reconciler) resolve(ctx context.Context, plane *controlplane.ControlPla
 func (r *Reconciler) tenantConfig(ctx context.Context, plane *controlplane.ControlPlane) (*rest.Config, error) {
 	own := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace}
 	config := &rest.Config{Host: plane.URL(), UserAgent: controlplane.ManagedBy}
-	for _, name := range []string{controlplane.CA, tenancyv1alpha1.SecretAdminKubeconfig} {
-		secret, err := own.get(ctx, name)
-		switch {
-		case err != nil:
-			return nil, err
-		case secret == nil:
-			return nil, broken("Secret %s/%s is gone", plane.Namespace, name)
-		}
-		pair := pairOf(secret)
-		if name == controlplane.CA {
-			config.CAData = pair.Certificate
-			continue
-		}
-		config.CertData, config.KeyData = pair.Certificate, pair.Key
+	secret, err := own.get(ctx, tenancyv1alpha1.SecretAdminKubeconfig)
+	switch {
+	case err != nil:
+		return nil, err
+	case secret == nil:
+		return nil, broken("Secret %s/%s is gone", plane.Namespace, tenancyv1alpha1.SecretAdminKubeconfig)
 	}
+	config.CAData = []byte(plane.Trusted[controlplane.CA])
+	config.CertData, config.KeyData = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
 	if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
 		return nil, broken("Secret %s/%s holds no certificate: %v", plane.Namespace, tenancyv1alpha1.SecretAdminKubeconfig, err)
 	}

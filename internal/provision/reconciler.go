@@ -172,7 +172,7 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	if report.imported {
 		return r.identifyImported(ctx, vc, report, again)
 	}
-	plane, err := r.certificates(ctx, vc, report, again)
+	plane, kept, err := r.certificates(ctx, vc, report, again)
 	switch {
 	case err != nil:
 		return err
@@ -185,7 +185,8 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	if err != nil || report.version == "" {
 		return err
 	}
-	return r.forget(ctx, vc) // until it is whole, the one that was imported may be named again
+	// Until it is whole, the one that was imported may be named again.
+	return errors.Join(kept.rotate(ctx, vc, report, again), r.forget(ctx, vc))
 }
 
 // settle writes what a report says, and returns when a control plane is looked at again, with err or without.
@@ -225,14 +226,14 @@ func isRefused(err error) bool {
 }
 
 // certificates makes the certificates of a control plane, whatever becomes of the rest of it: what runs needs them.
-// again is shortened to when the next one is due. It returns the control plane, which has no version yet. Nothing waits
+// again is shortened to when the next one is due. It returns the control plane, which has no version yet, and them. Nothing waits
 // for the pool's authority.
 func (r *Reconciler) certificates(
 	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
-) (*controlplane.ControlPlane, error) {
+) (*controlplane.ControlPlane, *secrets, error) {
 	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
 	if err := r.locate(ctx, plane, report); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	kept := r.secrets(ctx, plane.Namespace)
 	ensured := kept.ensure(ctx, plane, r.validity(vc))
@@ -242,12 +243,13 @@ func (r *Reconciler) certificates(
 	if ensured == nil {
 		report.ends = ptr.To(metav1.NewTime(kept.ends))
 	}
+	kept.sayRotating(report)
 	handed := r.handOut(ctx, vc)
 	report.judge(errors.Join(err, kept.pool.err))
 	if err != nil {
-		return nil, err // where there is no kubeconfig to hand out, it says why
+		return nil, nil, err // where there is no kubeconfig to hand out, it says why
 	}
-	return plane, handed
+	return plane, kept, handed
 }
 
 // provision makes the next part. again is shortened to when a store that is not whole is asked again.
@@ -491,6 +493,7 @@ func (p *report) tell(vc *tenancyv1alpha1.VirtualCluster) {
 	}
 	if p.imported {
 		meta.RemoveStatusCondition(&status.Conditions, tenancyv1alpha1.ConditionBackedUp)
+		meta.RemoveStatusCondition(&status.Conditions, tenancyv1alpha1.ConditionRotated)
 		status.Version, status.Endpoint, status.CertificatesExpire, status.LastBackup, status.RestoredFrom = "", "", nil, nil, ""
 	}
 	status.Version, status.Endpoint = cmp.Or(p.version, status.Version), cmp.Or(p.endpoint, status.Endpoint)

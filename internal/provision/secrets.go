@@ -22,9 +22,8 @@ import (
 	"github.com/superpool/superpool/internal/pki"
 )
 
-// secrets keeps the certificates of one control plane in Secrets of its root namespace. An authority and the key of
-// service accounts are made once, before anything that they sign: whatever is in their Secret stays, for all that runs
-// trusts it, and one that is gone is not made anew.
+// secrets keeps the certificates of one control plane in Secrets of its root namespace. An authority is made once, before
+// anything that it signs: all that runs trusts it, and one that is gone is not made anew.
 type secrets struct {
 	client client.Client
 	// reader reads without a cache: Secrets of others are no business of this process.
@@ -33,6 +32,8 @@ type secrets struct {
 	now       time.Time
 	// pool is the pool's authority, with what identify found wrong with it.
 	pool poolAuthority
+	// authorities are those of the control plane, by name.
+	authorities map[string]*authority
 	// next is when the first of the certificates is to be made anew.
 	next time.Time
 	// ends is when the first of the certificates ends.
@@ -105,55 +106,41 @@ func (s *secrets) update(ctx context.Context, secret *corev1.Secret, data map[st
 }
 
 // authority returns an authority. It makes one if there is none, and isNew: nothing that one has signed is there.
-func (s *secrets) authority(ctx context.Context, name string, isNew bool) (*pki.Authority, error) {
+func (s *secrets) authority(ctx context.Context, name string, isNew bool) (*authority, error) {
 	secret, err := s.get(ctx, name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case secret != nil:
-		authority, err := pki.ParseAuthority(pairOf(secret))
+	}
+	var made *pki.Authority
+	var pair *pki.Pair
+	switch {
+	case secret == nil && !isNew:
+		return nil, broken("Secret %s/%s is gone, and all that runs trusts the authority that it held: restore it", s.namespace, name)
+	case secret == nil:
+		made, pair, err = s.newAuthority(name)
+	case name == controlplane.ServiceAccounts && len(secret.Data[corev1.TLSCertKey]) == 0: // tokens know the key alone
+		made, pair, err = s.certified(secret)
+	default:
+		read, err := readAuthority(secret)
 		if err != nil {
 			return nil, broken("Secret %s/%s holds no authority, and all that runs trusts the one that it held: %v", s.namespace, name, err)
 		}
-		return authority, nil
-	case !isNew:
-		return nil, broken("Secret %s/%s is gone, and all that runs trusts the authority that it held: restore it", s.namespace, name)
+		return read, nil
 	}
-	authority, err := pki.NewAuthority(s.namespace + "-" + name)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what it did
+		return nil, err
 	}
-	pair, err := authority.Pair()
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what it did
-	}
-	return authority, s.create(ctx, name, corev1.SecretTypeTLS, dataOf(pair))
+	return &authority{signs: made}, s.keep(ctx, name, corev1.SecretTypeTLS, secret, dataOf(pair))
 }
 
-// serviceAccounts makes the key that signs tokens, if there is none, and isNew: no API server has one.
-func (s *secrets) serviceAccounts(ctx context.Context, isNew bool) error {
-	secret, err := s.get(ctx, controlplane.ServiceAccounts)
-	switch {
-	case err != nil:
-		return err
-	case secret != nil:
-		parsed, err := keyutil.ParsePrivateKeyPEM(secret.Data[corev1.TLSPrivateKeyKey])
-		if _, isKey := parsed.(crypto.Signer); err != nil || !isKey {
-			return broken("Secret %s/%s holds no private key, and all tokens are signed by the one that it held", s.namespace, secret.Name)
-		}
-		return nil
-	case !isNew:
-		return broken("Secret %s/%s is gone, and all tokens are signed by the key that it held: restore it", s.namespace, controlplane.ServiceAccounts)
+// certified returns the authority of the key of service accounts in a Secret without a certificate.
+func (s *secrets) certified(secret *corev1.Secret) (*pki.Authority, *pki.Pair, error) {
+	parsed, err := keyutil.ParsePrivateKeyPEM(secret.Data[corev1.TLSPrivateKeyKey])
+	key, isKey := parsed.(crypto.Signer)
+	if err != nil || !isKey {
+		return nil, nil, broken("Secret %s/%s holds no private key, and all tokens are signed by the one that it held", s.namespace, secret.Name)
 	}
-	key, err := pki.NewKey()
-	if err != nil {
-		return err //nolint:wrapcheck // it says what it did
-	}
-	pem, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return fmt.Errorf("encoding the key of service accounts: %w", err)
-	}
-	return s.create(ctx, controlplane.ServiceAccounts, corev1.SecretTypeOpaque, map[string][]byte{corev1.TLSPrivateKeyKey: pem})
+	return s.authorityOf(secret.Name, key)
 }
 
 // certificate makes a pair anew when it is due. secret is that of the one that there is, nil for none.
@@ -165,7 +152,7 @@ func (s *secrets) certificate(
 		return err
 	}
 	data := dataOf(pair)
-	if err := addKubeconfig(data, plane, by, wanted.Name, pair); err != nil {
+	if err := addKubeconfig(data, plane, wanted.Name, pair); err != nil {
 		return err
 	}
 	return s.keep(ctx, wanted.Name, corev1.SecretTypeTLS, secret, data)
@@ -207,17 +194,13 @@ func (s *secrets) issue(by *pki.Authority, name string, wanted pki.Certificate, 
 // addKubeconfig adds what besides a pair lies in the Secret of a user: a kubeconfig. That of the controller manager
 // names the files of its pair, so that it reads them again. The administrator's holds its own, once it is known where it
 // leads.
-func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, by *pki.Authority, user string, pair *pki.Pair) error {
-	own, err := by.Pair()
-	if err != nil {
-		return err //nolint:wrapcheck // it says what it did
-	}
+func addKubeconfig(data map[string][]byte, plane *controlplane.ControlPlane, user string, pair *pki.Pair) (err error) {
 	switch user {
 	case controlplane.ManagerUser:
-		data[controlplane.KubeconfigKey], err = plane.ManagerKubeconfig(own.Certificate)
+		data[controlplane.KubeconfigKey], err = plane.ManagerKubeconfig()
 	case tenancyv1alpha1.SecretAdminKubeconfig:
 		if at, _ := plane.Endpoint(); at.URL() != "" {
-			data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, at.URL(), own.Certificate, "kubernetes-admin", pair)
+			data[tenancyv1alpha1.DefaultKubeconfigKey], err = pki.Kubeconfig(plane.Namespace, at.URL(), []byte(plane.Trusted[controlplane.CA]), "kubernetes-admin", pair)
 		}
 	}
 	return err //nolint:wrapcheck // it says what it did
@@ -261,23 +244,26 @@ func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, 
 		}
 		there[wanted[i].Name] = secret
 	}
-	authorities := map[string]*pki.Authority{}
-	for _, name := range []string{controlplane.CA, controlplane.EtcdCA, controlplane.FrontProxyCA} {
-		authority, err := s.authority(ctx, name, !signed[name])
+	s.authorities, plane.Trusted = map[string]*authority{}, map[string]string{}
+	for _, name := range controlplane.Authorities() {
+		users := name
+		if name == controlplane.ServiceAccounts { // there are tokens where there are users
+			users = controlplane.CA
+		}
+		authority, err := s.authority(ctx, name, !signed[users])
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		authorities[name] = authority
+		s.authorities[name], plane.Trusted[name] = authority, authority.trusted()
 	}
-	errs = append(errs, s.serviceAccounts(ctx, !signed[controlplane.CA]))
 	if err := errors.Join(errs...); err != nil && !signed[controlplane.CA] {
 		return err // the first certificate is signed when all that signs is there
 	}
 	for i := range wanted {
 		secret, read := there[wanted[i].Name]
-		if by := authorities[wanted[i].Authority]; by != nil && read {
-			errs = append(errs, s.certificate(ctx, by, wanted[i], secret, plane))
+		if by := s.authorities[wanted[i].Authority]; by != nil && read {
+			errs = append(errs, s.certificate(ctx, by.signs, wanted[i], secret, plane))
 		}
 	}
 	return errors.Join(errs...)

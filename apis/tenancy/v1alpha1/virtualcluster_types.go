@@ -97,6 +97,10 @@ const (
 	// ConditionBackedUp is True while the newest backup of a control plane that vc-manager makes is whole. It is not there
 	// where the ClusterVersion wants none.
 	ConditionBackedUp = "BackedUp"
+	// ConditionRotated is True when the authorities of a control plane that vc-manager makes are as new as spec.rotateAfter
+	// wants them, and none of before is trusted. While they are replaced it says how far that is. It is not there where none
+	// are to be.
+	ConditionRotated = "Rotated"
 	// ConditionTranslated is False where the ClusterVersion is written as for the first VirtualCluster and something of it
 	// means nothing here, which the message names. It is absent where the ClusterVersion has no statefulset.
 	ConditionTranslated = "Translated"
@@ -144,6 +148,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceCidr) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() > 0 && self.serviceCIDRs[0] == self.serviceCidr",message="serviceCidr is the older name of the first of serviceCIDRs: set one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || has(self.clusterVersionName)",message="exposure is of a control plane that is provisioned: one that is imported is reached by its kubeconfig"
 // +kubebuilder:validation:XValidation:rule="!has(self.restoreFrom) || has(self.clusterVersionName)",message="restoreFrom is of a control plane that is provisioned"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) || !has(self.rotateAfter) && !has(self.distrustAfter)",message="rotateAfter and distrustAfter are of a control plane that is provisioned: the authorities of one that is imported are its owner's"
+// +kubebuilder:validation:XValidation:rule="!has(self.rotateAfter) || !has(self.distrustAfter) || self.rotateAfter < self.distrustAfter",message="distrustAfter is to be later than rotateAfter: what is replaced is trusted until then"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterVersionName) || !has(self.clusterVersionName) || ((has(self.serviceCIDRs) ? self.serviceCIDRs : has(self.serviceCidr) ? [self.serviceCidr] : []) == (has(oldSelf.serviceCIDRs) ? oldSelf.serviceCIDRs : has(oldSelf.serviceCidr) ? [oldSelf.serviceCidr] : []) && self.clusterDomain == oldSelf.clusterDomain)",message="serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change: the addresses of Services, and the issuer of tokens, stay"
 type VirtualClusterSpec struct {
@@ -224,6 +230,18 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^etcd-backup-[0-9]{8}-[0-9]{6}$')",message="name a Job of the tenant's root namespace: kubectl get jobs -l app.kubernetes.io/name=etcd-backup"
 	RestoreFrom string `json:"restoreFrom,omitempty"`
+
+	// rotateAfter has the control plane's authorities, and the key that signs the tokens of service accounts, replaced by new
+	// ones once this time has come, if they were made before it. First all parts trust the new ones, then these issue, and
+	// those of before are trusted until distrustAfter.
+	// +optional
+	RotateAfter *metav1.Time `json:"rotateAfter,omitempty"`
+
+	// distrustAfter is until when authorities that were replaced before it are trusted yet: kubeconfigs, certificates and
+	// tokens which they have signed are refused from then on. They are trusted for three minutes at least, and while it is not
+	// set.
+	// +optional
+	DistrustAfter *metav1.Time `json:"distrustAfter,omitempty"`
 
 	// nodes is which nodes of super clusters the tenant has Nodes for: OnDemand, those that its pods are on, or Placed,
 	// also all others that its pods may go to, at most limits.nodes of its TenantPolicy in each super cluster.
@@ -364,7 +382,7 @@ type VirtualClusterStatus struct {
 	// conditions of the control plane: Ready, Paused, ServiceCIDRsOverlap and ServiceNodePortsOverlap when another
 	// tenant's range overlaps this one's, VersionSkew when Superpool does not work with its version, and
 	// CertificatesValid of what vc-manager issues; of one that vc-manager makes besides EtcdReady, APIServerReady,
-	// ControllerManagerReady, Exposed, UpToDate, BackedUp and Translated.
+	// ControllerManagerReady, Exposed, UpToDate, BackedUp, Rotated and Translated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

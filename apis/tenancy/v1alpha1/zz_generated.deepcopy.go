@@ -1083,6 +1083,14 @@ func (in *VirtualClusterSpec) DeepCopyInto(out *VirtualClusterSpec) {
 		*out = new(Exposure)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.RotateAfter != nil {
+		in, out := &in.RotateAfter, &out.RotateAfter
+		*out = (*in).DeepCopy()
+	}
+	if in.DistrustAfter != nil {
+		in, out := &in.DistrustAfter, &out.DistrustAfter
+		*out = (*in).DeepCopy()
+	}
 	if in.TransparentMetaPrefixes != nil {
 		in, out := &in.TransparentMetaPrefixes, &out.TransparentMetaPrefixes
 		*out = make([]string, len(*in))

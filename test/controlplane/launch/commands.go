@@ -84,7 +84,7 @@ func (c *ControlPlane) shared(flags controlplane.Flags) []string {
 // often, for who waits.
 func (c *ControlPlane) controllerManager() []string {
 	manager := controlplane.Manager{
-		Files: c.files(), Kubeconfig: c.KubeconfigFile(), Address: "127.0.0.1", Port: c.Ports.ControllerManager, ServiceCIDRs: []string{c.ServiceCIDR},
+		Files: c.files(), Signer: controlplane.CA, Kubeconfig: c.KubeconfigFile(), Address: "127.0.0.1", Port: c.Ports.ControllerManager, ServiceCIDRs: []string{c.ServiceCIDR},
 	}
 	flags := manager.Flags().With(controlplane.Flags{
 		"leader-elect":                          "false",

@@ -119,8 +119,9 @@ func TestTokensAreSignedAndVerifiedByOneKey(t *testing.T) {
 	t.Parallel()
 	c := sample()
 	server, manager := flags(t, c, APIServer), flags(t, c, ControllerManager)
-	require.Equal(t, server["--service-account-key-file"], server["--service-account-signing-key-file"])
-	require.Equal(t, server["--service-account-key-file"], manager["--service-account-private-key-file"])
+	require.Equal(t, c.pki("service-accounts.crt"), server["--service-account-key-file"])
+	require.Equal(t, c.pki("service-accounts.key"), server["--service-account-signing-key-file"])
+	require.Equal(t, c.pki("service-accounts.key"), manager["--service-account-private-key-file"])
 }
 
 func TestUnknownProgram(t *testing.T) {

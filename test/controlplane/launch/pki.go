@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 
-	"k8s.io/client-go/util/keyutil"
 	utilnet "k8s.io/utils/net"
 
 	"github.com/superpool/superpool/internal/controlplane"
@@ -58,7 +57,7 @@ func (c *ControlPlane) ensurePKI() error {
 			return err
 		}
 	}
-	if err := newKey(c.pki("service-accounts.key")); err != nil {
+	if _, err := newAuthority(c.pki(controlplane.ServiceAccounts), c.Name+"-service-accounts"); err != nil {
 		return err
 	}
 	return c.administrator(authority)
@@ -114,17 +113,4 @@ func newAuthority(file, name string) (*pki.Authority, error) {
 		return nil, err
 	}
 	return authority, pair.Write(file)
-}
-
-// newKey writes a key that signs the tokens of service accounts.
-func newKey(file string) error {
-	key, err := pki.NewKey()
-	if err != nil {
-		return err
-	}
-	content, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return fmt.Errorf("encoding a key: %w", err)
-	}
-	return pki.WriteFile(file, content)
 }

@@ -231,6 +231,15 @@ func (k *kubelet) write(ctx context.Context, of *corev1.Pod, address string) err
 			continue
 		}
 		for _, source := range volume.Projected.Sources {
+			if source.DownwardAPI != nil {
+				for _, item := range source.DownwardAPI.Items {
+					key := strings.TrimSuffix(strings.TrimPrefix(item.FieldRef.FieldPath, "metadata.annotations['"), "']")
+					if err := k.writeFile(of.Name, address, item.Path, of.Annotations[key]); err != nil {
+						return err
+					}
+				}
+				continue
+			}
 			secret := &corev1.Secret{}
 			if err := k.meta.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: source.Secret.Name}, secret); err != nil {
 				return err
@@ -240,17 +249,22 @@ func (k *kubelet) write(ctx context.Context, of *corev1.Pod, address string) err
 				if !exists {
 					return fmt.Errorf("Secret %s has no key %s", secret.Name, item.Key)
 				}
-				file, wanted := filepath.Join(k.files(of.Name), item.Path), []byte(k.here(of.Name, address, nil, string(content)))
-				if written, err := os.ReadFile(file); err == nil && bytes.Equal(written, wanted) {
-					continue
-				}
-				if err := pki.WriteFile(file, wanted); err != nil {
+				if err := k.writeFile(of.Name, address, item.Path, string(content)); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// writeFile writes a file of a pod, if it has another content.
+func (k *kubelet) writeFile(name, address, path, content string) error {
+	file, wanted := filepath.Join(k.files(name), path), []byte(k.here(name, address, nil, content))
+	if written, err := os.ReadFile(file); err == nil && bytes.Equal(written, wanted) {
+		return nil
+	}
+	return pki.WriteFile(file, wanted)
 }
 
 // command returns the command of a pod's container, with its environment.

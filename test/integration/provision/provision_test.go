@@ -5,7 +5,6 @@ package provision
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,10 +22,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -163,14 +160,7 @@ func (w *world) current(t *testing.T) *tenancyv1alpha1.VirtualCluster {
 // tenant returns the administrator's client of the control plane, by the kubeconfig as it is now.
 func (w *world) tenant(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	secret := &corev1.Secret{}
-	require.NoError(t, w.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "acme-kubeconfig"}, secret))
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
-	require.NoError(t, err)
-	config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) { // whatever leads there
-		return w.kubelet.dial(ctx, "kube-apiserver."+root+".svc:6443")
-	}
-	tenant, err := kubernetes.NewForConfig(config)
+	tenant, err := kubernetes.NewForConfig(w.tenantConfig(t))
 	require.NoError(t, err)
 	return tenant
 }
