@@ -54,7 +54,9 @@ func TestAnAuthorityThatAnotherHasSigned(t *testing.T) {
 					roots := x509.NewCertPool()
 					require.True(t, roots.AppendCertsFromPEM(authority.Certificate()))
 					c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12}}}
-					response, err := c.Get(server.URL)
+					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+					require.NoError(t, err)
+					response, err := c.Do(request)
 					require.Equal(t, want, err == nil, "%v", err)
 					if err == nil {
 						_, _ = io.Copy(io.Discard, response.Body)
