@@ -50,11 +50,14 @@ choose_ports() {
   return 1
 }
 
-# programs_of CLUSTER: prints the programs of its control plane in the order in which they start. Only super clusters
-# have nodes, so only they get kube-scheduler: a tenant's pods become Running only by the status that the syncer writes.
+# has_nodes CLUSTER: whether it has nodes of its own.
+has_nodes() { is_super "$1"; }
+
+# programs_of CLUSTER: prints the programs of its control plane in the order in which they start. Those that have nodes
+# get kube-scheduler: a tenant's pods become Running only by the status that the syncer writes.
 programs_of() {
   echo etcd kube-apiserver kube-controller-manager
-  ! is_super "$1" || echo kube-scheduler
+  ! has_nodes "$1" || echo kube-scheduler
 }
 
 # bin_of CLUSTER: the folder of its programs: that of the minor version that CONTROL_PLANES names for what it is

@@ -100,11 +100,18 @@ if ((${#shell[@]} > 0)); then
 fi
 # The API server that the tests of the aggregator run in a tenant, with its etcd.
 pack sample-apiserver "$(expected $E2E sample-apiserver)" -entrypoint /sample-apiserver -- "$BIN/sample-apiserver=/sample-apiserver"
-pack etcd "$(expected registry.k8s.io etcd)" -entrypoint /usr/local/bin/etcd -- "$BIN/etcd=/usr/local/bin/etcd"
+pack etcd "$(expected registry.k8s.io etcd)" -entrypoint /usr/local/bin/etcd -- "$BIN/etcd=/usr/local/bin/etcd" \
+  "$BIN/etcdctl=/usr/local/bin/etcdctl" "$BIN/etcdutl=/usr/local/bin/etcdutl"
+# The other programs of a tenant's control plane, and what makes it.
+version=$("$BIN/kube-apiserver" --version | sed 's/Kubernetes //')
+for program in kube-apiserver kube-controller-manager; do
+  pack "$program" "registry.k8s.io/$program:$version" -entrypoint "/usr/local/bin/$program" -- "$BIN/$program=/usr/local/bin/$program"
+done
+pack vc-manager ghcr.io/superpool/vc-manager:dev -entrypoint /vc-manager -- "$BIN/vc-manager=/vc-manager"
 pack coredns "registry.k8s.io/coredns/coredns:$COREDNS_VERSION" -entrypoint /coredns -- "$BIN/coredns=/coredns"
 pack metrics-server "registry.k8s.io/metrics-server/metrics-server:$METRICS_SERVER_VERSION" -entrypoint /metrics-server -user 65534:65534 -- \
   "$BIN/metrics-server=/metrics-server"
 pack local-path-provisioner "docker.io/rancher/local-path-provisioner:$LOCAL_PATH_PROVISIONER_VERSION" -entrypoint /local-path-provisioner -- \
   "$BIN/local-path-provisioner=/local-path-provisioner"
-# vn-agent is the only program of ours that runs on nodes.
+# The program of ours that runs on nodes of super clusters.
 pack vn-agent ghcr.io/superpool/vn-agent:dev -entrypoint /vn-agent -- "$BIN/vn-agent=/vn-agent"

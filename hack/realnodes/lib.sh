@@ -26,10 +26,14 @@ refuse() {
   return 1
 }
 
-TENANTS=(vc-sample-1 vc-sample-2 vc-sample-3)
-CLUSTERS=(meta "${SUPERS[@]}" "${TENANTS[@]}")
-# The nodes of super clusters: ID is node-1 of super cluster ID, ID-2 its node-2.
-NODES=(r1 r1-2 r2)
-for part in network clusters cgroups nodes agents storage machine; do
+# vc-manager makes the control plane of the first tenant, on a node of the meta cluster; the others are imported.
+PROVISIONED=vc-sample-1
+IMPORTED=(vc-sample-2 vc-sample-3)
+TENANTS=("$PROVISIONED" "${IMPORTED[@]}")
+# The control planes that are processes of this machine.
+CLUSTERS=(meta "${SUPERS[@]}" "${IMPORTED[@]}")
+# The nodes: ID is node-1 of cluster ID, ID-2 its node-2.
+NODES=(r1 r1-2 r2 meta)
+for part in network clusters cgroups nodes agents storage manager machine; do
   source "$HERE/lib/$part.sh"
 done

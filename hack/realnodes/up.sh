@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts the bed: meta cluster, super clusters r1 with two real nodes and r2 with one, tenants vc-sample-1 to
-# vc-sample-3. It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3
+# Starts the bed: a meta cluster with one real node, super clusters r1 with two and r2 with one, and tenants
+# vc-sample-1, whose control plane vc-manager makes, vc-sample-2 and vc-sample-3. It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3
 # where the machine lacks something.
 #
 #   REALNODES_DIR  folder of all state, default _output/realnodes; it is removed as a whole, so at first it must be
@@ -60,14 +60,15 @@ join_node() {
   start_policy_enforcer "$1"
 }
 
-# virtual_cluster TENANT: prints its VirtualCluster, with its ranges of Services and Nodes for all nodes.
+# virtual_cluster TENANT FROM: prints its VirtualCluster, with its ranges of Services and Nodes for all nodes. FROM are
+# the fields that say where its control plane comes from.
 virtual_cluster() {
   cat <<YAML
 apiVersion: tenancy.x-k8s.io/v1alpha1
 kind: VirtualCluster
 metadata: {name: $1, namespace: default}
 spec:
-  kubeconfigSecretRef: {name: $1-kubeconfig}
+  $2
   serviceCIDRs: [$(service_cidr "$1")]
   serviceNodePortRange: $(node_port_range "$1")
   nodes: Placed
@@ -102,19 +103,33 @@ set_up_supers() {
   done
 }
 
+set_up_manager() {
+  step "Start vc-manager on the node of the meta cluster"
+  start_manager
+}
+
 set_up_tenants() {
   local name
-  for name in "${TENANTS[@]}"; do
+  step "Ask for tenant $PROVISIONED"
+  virtual_cluster "$PROVISIONED" "clusterVersionName: v1.37" >"$PROVISIONED-virtualcluster.yaml"
+  echo "  exposure: {type: NodePort, hosts: [$(node_ip meta)], nodePort: $PROVISIONED_PORT}" >>"$PROVISIONED-virtualcluster.yaml"
+  act kubectl --kubeconfig meta.kubeconfig apply -f "$PROVISIONED-virtualcluster.yaml"
+  for name in "${IMPORTED[@]}"; do
     step "Import tenant $name"
-    virtual_cluster "$name" >"$name-virtualcluster.yaml"
+    virtual_cluster "$name" "kubeconfigSecretRef: {name: $name-kubeconfig}" >"$name-virtualcluster.yaml"
     import_tenant "$name" "$name-virtualcluster.yaml"
   done
 }
 
-# name_tenants: gives each tenant's API server a client certificate for vn-agents whose common name is the cluster key.
+wait_manager() {
+  step "vc-manager makes the control plane of $PROVISIONED"
+  wait_provisioned
+}
+
+# name_tenants: gives each imported tenant's API server a client certificate for vn-agents whose common name is the cluster key.
 name_tenants() {
   local name key
-  for name in "${TENANTS[@]}"; do
+  for name in "${IMPORTED[@]}"; do
     key=$(cluster_key "$name")
     name_tenant "$name" "$key"
     ok "the API server of $name shows the certificate of $key"
@@ -185,7 +200,7 @@ set_up_policy() {
 [[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }
 "$HERE/check.sh" --bed || exit
 for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause \
-  vc-scheduler syncer vn-agent controlplane nftpolicy; do
+  etcdctl etcdutl vc-manager vc-scheduler syncer vn-agent controlplane nftpolicy; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
 done
 [[ -s $IMAGES/pause.name ]] || { echo "realnodes: bin/images is missing: make realnodes makes it" >&2; exit 1; }
@@ -194,9 +209,11 @@ set_up_machine
 set_up_nodes_and_control_planes
 set_up_meta
 set_up_policy
+set_up_manager
 set_up_supers
 set_up_tenants
 set_up_programs
+wait_manager
 wait_pool
 name_tenants
 wait_nodes
@@ -206,7 +223,7 @@ DONE=true
 
 printf '\n%srealnodes: the bed runs, %d s in all%s\n' "$bold" "$((SECONDS - STARTED))" "$plain"
 echo "Use it with:"
-for name in "${CLUSTERS[@]}"; do
+for name in "${CLUSTERS[@]}" "$PROVISIONED"; do
   echo "  $BIN/kubectl --kubeconfig $OUT/$name.kubeconfig ..."
 done
 echo "Images that pods can name: $(cat "$IMAGES"/*.name | xargs)"

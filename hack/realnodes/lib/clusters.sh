@@ -28,6 +28,7 @@ node_port_range() {
 # service_ip CLUSTER N: an address of its Service range, whose last byte is N.
 service_ip() { local cidr; cidr=$(service_cidr "$1"); echo "${cidr%.*}.$2"; }
 
+has_nodes() { [[ -n $(nodes_of "$1") ]]; }
 is_tenant() { [[ " ${TENANTS[*]} " == *" $1 "* ]]; }
 
 # controlplane ARGUMENT...: runs bin/controlplane. Programs that it starts must not inherit descriptor 9
@@ -40,12 +41,14 @@ make_shared_pki() {
   local id super addresses
   controlplane authority "$PKI/vn-agent-client-ca" --name vn-agent-client-ca
   controlplane authority "$PKI/serving-ca" --name serving-ca
+  for id in "${NODES[@]}"; do
+    controlplane certificate "$PKI/$id-kubelet" --authority "$PKI/serving-ca" --user "system:node:$(node_name "$id")" \
+      --group system:nodes --ip "$(node_ip "$id")"
+  done
   for super in "${SUPERS[@]}"; do
     addresses=()
     for id in $(nodes_of "$super"); do
       addresses+=(--ip "$(node_ip "$id")")
-      controlplane certificate "$PKI/$id-kubelet" --authority "$PKI/serving-ca" --user "system:node:$(node_name "$id")" \
-        --group system:nodes --ip "$(node_ip "$id")"
     done
     controlplane certificate "$PKI/$super-vn-agent" --authority "$PKI/serving-ca" --user vn-agent "${addresses[@]}"
   done

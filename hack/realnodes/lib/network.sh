@@ -8,9 +8,9 @@ POD_CIDR=10.214.0.0/16
 # The rule of the host's firewall that accepts packets between ports of the bridge.
 FORWARD=(FORWARD -i "$BRIDGE" -o "$BRIDGE" -m comment --comment superpool -j ACCEPT)
 
-# node_number NODE: 1 for r1, 2 for r1-2. node_octet NODE: its last byte, 11 for r1, 21 for r1-2, 12 for r2.
+# node_number NODE: 1 for r1, 2 for r1-2. node_octet NODE: its last byte, 11 for r1, 21 for r1-2, 12 for r2, 10 for meta.
 node_number() { if [[ $1 == *-* ]]; then echo "${1#*-}"; else echo 1; fi; }
-node_octet() { local super=${1%%-*}; echo "$(node_number "$1")${super#r}"; }
+node_octet() { local cluster=${1%%-*}; cluster=${cluster/meta/r0}; echo "$(node_number "$1")${cluster#r}"; }
 node_ip() { echo "10.213.0.$(node_octet "$1")"; }
 pod_cidr() { echo "10.214.$(node_octet "$1").0/24"; }
 netns() { echo "superpool-$1"; }

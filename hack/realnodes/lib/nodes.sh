@@ -4,10 +4,10 @@
 
 IMAGES=$BIN/images
 
-super_of() { echo "${1%%-*}"; }
-# node_name ID: prints the name of its Node in its super cluster. nodes_of SUPER: prints the IDs of its nodes.
+cluster_of() { echo "${1%%-*}"; }
+# node_name ID: prints the name of its Node in its cluster. nodes_of CLUSTER: prints the IDs of its nodes.
 node_name() { echo "node-$(node_number "$1")"; }
-nodes_of() { printf '%s\n' "${NODES[@]}" | grep -E "^$1(-|\$)"; }
+nodes_of() { printf '%s\n' "${NODES[@]}" | grep -E "^$1(-[0-9]+)?\$"; }
 # node_zone ID: r1 has a node in each of two zones, and r2 one in zone b.
 node_zone() { if [[ $1 == r1 ]]; then echo a; else echo b; fi; }
 
@@ -98,20 +98,29 @@ start_containerd() {
   done
 }
 
-# import_images ID: imports all of bin/images into the node's containerd.
+# import_images ID: imports bin/images into the node's containerd: where control planes run, those that they need, and
+# elsewhere all others.
 import_images() {
   local archive
   for archive in "$IMAGES"/*.tar; do
+    case $(basename "$archive" .tar) in
+      kube-* | vc-manager) [[ $1 == meta ]] || continue ;;
+      pause | agnhost | etcd | coredns | local-path-provisioner) ;;
+      *) [[ $1 != meta ]] || continue ;;
+    esac
     in_node "$1" ctr -n k8s.io images import "$archive" >>"$OUT/logs/images-$1.log" 2>&1 ||
       refuse "importing $archive failed, see $OUT/logs/images-$1.log" || return
   done
 }
 
+# dns_of ID: the address of DNS for pods of its own cluster, if that has it: syncers tell tenants' pods of the tenant's.
+dns_of() { [[ $1 != meta ]] || service_ip meta 10; }
+
 start_kubelet() {
   local id=$1 dir=$OUT/nodes/$1
-  user_kubeconfig "$(super_of "$id")" "$dir/kubelet.kubeconfig" "system:node:$(node_name "$id")" system:nodes
+  user_kubeconfig "$(cluster_of "$id")" "$dir/kubelet.kubeconfig" "system:node:$(node_name "$id")" system:nodes
   : >"$dir/resolv.conf"
-  fill node/kubelet.yaml NODE_IP="$(node_ip "$id")" PKI="$PKI" ID="$id" SUPER="$(super_of "$id")" CGROUP="$(cgroup "$id")" DIR="$dir" \
+  fill node/kubelet.yaml NODE_IP="$(node_ip "$id")" PKI="$PKI" ID="$id" CLUSTER="$(cluster_of "$id")" CGROUP="$(cgroup "$id")" DIR="$dir" DNS="$(dns_of "$id")" \
     >"$dir/kubelet.yaml"
   start_in_node "$id" kubelet "$BIN/kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$dir/kubelet.kubeconfig" \
     --hostname-override "$(node_name "$id")" --node-ip "$(node_ip "$id")" -v=2 \
@@ -120,7 +129,7 @@ start_kubelet() {
 
 start_kube_proxy() {
   local id=$1 dir=$OUT/nodes/$1
-  user_kubeconfig "$(super_of "$id")" "$dir/kube-proxy.kubeconfig" system:kube-proxy
+  user_kubeconfig "$(cluster_of "$id")" "$dir/kube-proxy.kubeconfig" system:kube-proxy
   fill node/kube-proxy.yaml NODE="$(node_name "$id")" DIR="$dir" POD_CIDR="$POD_CIDR" >"$dir/kube-proxy.yaml"
   start_in_node "$id" kube-proxy "$BIN/kube-proxy" --config "$dir/kube-proxy.yaml" -v=2
 }
@@ -129,6 +138,6 @@ start_kube_proxy() {
 # bed ignore.
 start_policy_enforcer() {
   local id=$1 kubeconfig=$OUT/nodes/$1/nftpolicy.kubeconfig
-  user_kubeconfig "$(super_of "$id")" "$kubeconfig" nftpolicy system:masters
+  user_kubeconfig "$(cluster_of "$id")" "$kubeconfig" nftpolicy system:masters
   start_in_node "$id" nftpolicy "$BIN/nftpolicy" --kubeconfig "$kubeconfig" --node "$(node_name "$id")"
 }
