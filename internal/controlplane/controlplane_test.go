@@ -166,7 +166,7 @@ func requireFiles(t *testing.T, c *controlplane.ControlPlane) {
 			}
 		}
 		for file := range there {
-			isNamed := slices.Contains(slices.Collect(maps.Values(flags(t, pod))), file) || strings.HasPrefix(file, files+"controller-manager.") // its kubeconfig does
+			isNamed := slices.Contains(slices.Collect(maps.Values(flags(t, pod))), file) || strings.HasPrefix(file, files+"controller-manager.")
 			require.True(t, isNamed, "%s does not name %s", name, file)
 		}
 	}

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,15 +38,15 @@ type program struct {
 	capabilities []corev1.Capability
 }
 
-// annotationTrusted, with the name of an authority behind it, has the certificates that a pod trusts, and finds in a file:
-// programs read them once. Written by vc-manager; read by kubelets.
+// annotationTrusted, with the name of an authority behind it, has the certificates that a pod trusts, and finds in a file.
+// Some programs read them once. Written by vc-manager; read by kubelets.
 const annotationTrusted = "tenancy.x-k8s.io/trusted-"
 
 // pod returns the template of a program's pods: what PodSecurity restricted demands, and no token. trusted is that of
 // ControlPlane.
 func (p *program) pod(trusted map[string]string) corev1.PodTemplateSpec {
 	annotations := map[string]string{}
-	for _, name := range p.authorities {
+	for _, name := range slices.Concat(p.authorities, p.keys) { // a key is replaced with those who trust it
 		annotations[annotationTrusted+name] = trusted[name]
 	}
 	container := corev1.Container{

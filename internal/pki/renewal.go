@@ -84,11 +84,11 @@ func parse(pair *Pair) (*tls.Certificate, error) {
 	return &parsed, nil
 }
 
-// Ends returns when the certificate of a pair ends, the zero time for one that cannot be read.
-func Ends(pair *Pair) time.Time {
+// Life returns when the certificate of a pair was issued, and when it ends, zero times for one that cannot be read.
+func Life(pair *Pair) (issued, ends time.Time) {
 	parsed, err := parse(pair)
 	if err != nil {
-		return time.Time{}
+		return time.Time{}, time.Time{}
 	}
-	return parsed.Leaf.NotAfter
+	return parsed.Leaf.NotBefore.Add(backdated), parsed.Leaf.NotAfter
 }

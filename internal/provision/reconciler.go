@@ -226,7 +226,7 @@ func isRefused(err error) bool {
 }
 
 // certificates makes the certificates of a control plane, whatever becomes of the rest of it: what runs needs them.
-// again is shortened to when the next one is due. It returns the control plane, which has no version yet, and them. Nothing waits
+// again is shortened to when the next one is due. It returns the control plane, which has no version yet, and its Secrets. Nothing waits
 // for the pool's authority.
 func (r *Reconciler) certificates(
 	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
@@ -243,7 +243,7 @@ func (r *Reconciler) certificates(
 	if ensured == nil {
 		report.ends = ptr.To(metav1.NewTime(kept.ends))
 	}
-	kept.sayRotating(report)
+	kept.sayRotating(&vc.Spec, report)
 	handed := r.handOut(ctx, vc)
 	report.judge(errors.Join(err, kept.pool.err))
 	if err != nil {
@@ -424,7 +424,7 @@ func (p *report) leave(condition string) {
 func (p *report) keepExposed() {
 	p.knowsVersion = false
 	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool {
-		return said.Type != tenancyv1alpha1.ConditionExposed || said.Reason == tenancyv1alpha1.ReasonWaiting
+		return said.Type != tenancyv1alpha1.ConditionExposed || isUnlooked(&said)
 	})
 }
 
@@ -460,7 +460,12 @@ func (p *report) fail(why tenancy.Reason) {
 // refuse says why nothing is changed, and nothing of the parts: they are as they were.
 func (p *report) refuse(why tenancy.Reason) {
 	p.fail(why)
-	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Reason == tenancyv1alpha1.ReasonWaiting })
+	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return isUnlooked(&said) })
+}
+
+// isUnlooked reports whether a condition is of a part that was not looked at.
+func isUnlooked(said *metav1.Condition) bool {
+	return said.Status == metav1.ConditionUnknown && said.Reason == tenancyv1alpha1.ReasonWaiting
 }
 
 // write writes what a report says if it is something else, and reports whether it did, but for condition Exposed, which a

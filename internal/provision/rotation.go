@@ -9,7 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
@@ -25,8 +28,9 @@ const (
 	crossCertificate    = "cross.crt"
 )
 
-// spreadPeriod is how long a certificate takes at most to be shown by a program that runs: a kubelet looks at a Secret
-// every minute and a half (syncFrequency, with its jitter), and an API server at its files every minute.
+// spreadPeriod is how long a file of a Secret takes at most to reach a program that runs: a kubelet looks at a Secret every
+// minute and a half (syncFrequency, with its jitter), and an API server at its files every minute. A pod that starts has
+// it in less.
 const spreadPeriod = 3 * time.Minute
 
 // phase is how far an authority is replaced.
@@ -41,19 +45,11 @@ const (
 	issuing
 )
 
-// next is the phase behind this one.
-func (p phase) next() phase { return (p + 1) % (issuing + 1) }
-
-// says is what is happening to an authority in a phase.
-func (p phase) says() string {
-	switch p {
-	case trusting:
-		return "1 of 3: all parts get to trust the new authorities"
-	case issuing:
-		return "2 of 3: the new authorities issue"
-	case alone:
-	}
-	return "3 of 3: all parts get to trust the new authorities alone"
+// begins is what happens once authorities are in a phase.
+var begins = map[phase]string{
+	trusting: "1 of 3: all parts get to trust the new authorities",
+	issuing:  "2 of 3: the new authorities issue",
+	alone:    "3 of 3: all parts get to trust the new authorities alone",
 }
 
 // authority is one of a control plane, as its Secret has it. What is replaced goes through the phases in this order, and
@@ -96,87 +92,23 @@ func readAuthority(secret *corev1.Secret) (a *authority, err error) {
 	return a, nil
 }
 
-// trusted returns the certificates of those that are trusted, in PEM.
+// trusted returns the certificates of those that are trusted, in PEM. One that is trusted no more is out of it.
 func (a *authority) trusted() string {
-	text := string(a.signs.Certificate()) + string(a.previous)
+	text := string(a.previous) + string(a.signs.Certificate())
 	if a.next != nil {
 		text += string(a.next.Certificate())
 	}
 	return text
 }
 
-// turn is the next phase of an authority.
-type turn struct {
-	// data is that of its Secret then, nil where it does not begin now: at says when, the zero time where nobody knows, and
-	// waits what for, "" where there is no next phase.
-	data  map[string][]byte
-	at    time.Time
-	waits string
+// trustedBySigner returns those that are trusted, the one that signs first.
+func (a *authority) trustedBySigner() string {
+	return string(a.signs.Certificate()) + string(a.previous)
 }
 
-// rotate begins the next phase of each authority where it may begin: all parts are whole in this one. again is shortened
-// to when it may.
-func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
-	said, errs := tenancy.Reason{}, []error(nil)
-	for _, name := range controlplane.Authorities() {
-		authority := s.authorities[name]
-		if authority.secret == nil { // it was made just now
-			continue
-		}
-		next, err := s.turn(name, authority, &vc.Spec)
-		switch {
-		case err != nil:
-		case next.data != nil:
-			said = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: authority.phase.next().says()}
-			*again = min(*again, time.Second)
-			err = s.update(ctx, authority.secret, next.data, authority.secret.OwnerReferences...)
-		case next.waits != "":
-			said = tenancy.Reason{Reason: tenancyv1alpha1.ReasonWaiting, Message: next.waits}
-		}
-		if !next.at.IsZero() {
-			*again = min(*again, max(time.Second, next.at.Sub(s.now)))
-		}
-		errs = append(errs, err)
-	}
-	if said != (tenancy.Reason{}) || vc.Spec.RotateAfter != nil {
-		report.set(tenancyv1alpha1.ConditionRotated, said)
-	} else {
-		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
-	}
-	return errors.Join(errs...)
-}
-
-// sayRotating says that authorities are being replaced, if they are.
-func (s *secrets) sayRotating(report *report) {
-	for _, authority := range s.authorities {
-		if authority.phase != alone {
-			report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: authority.phase.says()})
-		}
-	}
-}
-
-// turn returns the next phase of an authority.
-func (s *secrets) turn(name string, a *authority, spec *tenancyv1alpha1.VirtualClusterSpec) (turn, error) {
-	switch a.phase {
-	case trusting:
-		return a.issue(s.now)
-	case issuing:
-		return a.distrust(spec.DistrustAfter, s.now), nil
-	case alone:
-	}
-	switch after := spec.RotateAfter; {
-	case after == nil || !a.signs.Made().Before(after.Time):
-		return turn{}, nil
-	case s.now.Before(after.Time):
-		return turn{at: after.Time, waits: "The authorities are replaced from " + after.UTC().Format(time.RFC3339) + " on"}, nil
-	}
-	_, pair, err := s.newAuthority(name)
-	if err != nil {
-		return turn{}, err
-	}
-	data := maps.Clone(a.secret.Data)
-	data[nextCertificate], data[nextKey] = pair.Certificate, pair.Key
-	return turn{data: data}, nil
+// isDue reports whether an authority was made before it is to be replaced, both to the second.
+func (a *authority) isDue(spec *tenancyv1alpha1.VirtualClusterSpec) bool {
+	return a.phase == alone && spec.RotateAfter != nil && a.signs.Made().Before(spec.RotateAfter.Truncate(time.Second))
 }
 
 // newAuthority returns an authority that is made now.
@@ -185,50 +117,221 @@ func (s *secrets) newAuthority(name string) (*pki.Authority, *pki.Pair, error) {
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // it says what it did
 	}
-	return s.authorityOf(name, key)
+	return s.authorityOf(name, key, s.now)
 }
 
-// authorityOf returns the authority of a key as one that is made now, of a name that none before has.
-func (s *secrets) authorityOf(name string, key crypto.Signer) (*pki.Authority, *pki.Pair, error) {
-	authority, err := pki.AuthorityOf(fmt.Sprintf("%s-%s@%d", s.namespace, name, s.now.Unix()), key, s.now)
+// authorityOf returns the authority of a key as one that was made then, of a name that no other has.
+func (s *secrets) authorityOf(name string, key crypto.Signer, made time.Time) (*pki.Authority, *pki.Pair, error) {
+	signs, err := pki.AuthorityOf(fmt.Sprintf("%s-%s@%d", s.namespace, name, made.Unix()), key, made)
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // it says what it did
 	}
-	pair, err := authority.Pair()
-	return authority, pair, err //nolint:wrapcheck // it says what it did
+	pair, err := signs.Pair()
+	return signs, pair, err //nolint:wrapcheck // it says what it did
+}
+
+// spread returns when what was issued last is shown by all programs.
+func (s *secrets) spread(a *authority) time.Time {
+	last := a.since
+	if s.issued.After(last) {
+		last = s.issued
+	}
+	return last.Add(spreadPeriod)
+}
+
+// tellTrusted says in a control plane whom its parts trust. The programs that sign tokens read their key once: when it is
+// there for certain they are replaced, by certificates in another order.
+func (s *secrets) tellTrusted(plane *controlplane.ControlPlane) {
+	plane.Trusted = map[string]string{}
+	for name, a := range s.authorities {
+		plane.Trusted[name] = a.trusted()
+		if name == controlplane.ServiceAccounts && a.phase == issuing && !s.now.Before(s.spread(a)) {
+			plane.Trusted[name] = a.trustedBySigner()
+		}
+	}
+}
+
+// sayRotating says how far authorities are replaced, as it is while some part is not whole.
+func (s *secrets) sayRotating(spec *tenancyv1alpha1.VirtualClusterSpec, report *report) {
+	said, earliest := tenancy.Reason{}, issuing+1
+	for _, name := range controlplane.Authorities() {
+		switch a := s.authorities[name]; {
+		case a == nil: // it could not be read
+		case a.phase != alone && a.phase < earliest:
+			earliest = a.phase
+			said = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[a.phase]}
+		case said == tenancy.Reason{} && a.isDue(spec):
+			said = tenancy.Reason{Reason: tenancyv1alpha1.ReasonWaiting, Message: fmt.Sprintf(
+				"The authorities are replaced when all parts are whole, from %s on", spec.RotateAfter.UTC().Format(time.RFC3339))}
+		}
+	}
+	if said != (tenancy.Reason{}) {
+		report.set(tenancyv1alpha1.ConditionRotated, said)
+	}
+}
+
+// step is what is next for an authority.
+type step struct {
+	// data is that of its Secret in the phase behind, nil where it does not begin now: at says when to look again, the zero
+	// time where nobody knows, and waits what for, "" where there is no such phase.
+	data  map[string][]byte
+	to    phase
+	at    time.Time
+	waits string
+}
+
+// rotate begins the next phase of each authority where it may begin: all parts are whole in this one, and nothing of an
+// earlier one runs. again is shortened to when it may.
+func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
+	if !s.isRotating(vc) {
+		if vc.Spec.RotateAfter == nil {
+			report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
+		}
+		return nil
+	}
+	spec, err := s.wish(ctx, vc)
+	if err != nil {
+		return err
+	}
+	ending, err := s.ending(ctx)
+	if err != nil || ending != "" {
+		*again = min(*again, storePeriod) // nobody tells when it has ended
+		return err
+	}
+	said, waits, errs := "", "", []error(nil)
+	for _, name := range controlplane.Authorities() {
+		a := s.authorities[name]
+		if a.secret == nil { // its Secret is read the next time
+			continue
+		}
+		next, err := s.next(name, a, spec)
+		if err == nil && next.data != nil {
+			if err = s.update(ctx, a.secret, next.data, a.secret.OwnerReferences...); err == nil && said == "" {
+				said = begins[next.to]
+			}
+			*again = min(*again, time.Second)
+		}
+		if !next.at.IsZero() {
+			*again = min(*again, max(time.Second, next.at.Sub(s.now)))
+		}
+		if waits == "" {
+			waits = next.waits
+		}
+		errs = append(errs, err)
+	}
+	switch err := errors.Join(errs...); {
+	case err != nil:
+		return err
+	case said != "":
+		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: said})
+	case waits != "":
+		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonWaiting, Message: waits})
+	case spec.RotateAfter != nil:
+		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{})
+	default:
+		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
+	}
+	return nil
+}
+
+// isRotating reports whether an authority is being replaced or is to be, or it was not said yet that all were.
+func (s *secrets) isRotating(vc *tenancyv1alpha1.VirtualCluster) bool {
+	for _, a := range s.authorities {
+		if a.phase != alone || a.isDue(&vc.Spec) {
+			return true
+		}
+	}
+	return vc.Spec.RotateAfter != nil && !meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionRotated)
+}
+
+// wish returns what is wanted of a VirtualCluster, read without a cache: a phase that has begun is not taken back.
+func (s *secrets) wish(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*tenancyv1alpha1.VirtualClusterSpec, error) {
+	live := &tenancyv1alpha1.VirtualCluster{}
+	if err := s.reader.Get(ctx, client.ObjectKeyFromObject(vc), live); err != nil {
+		return nil, fmt.Errorf("getting VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
+	}
+	if live.UID != vc.UID {
+		return nil, fmt.Errorf("VirtualCluster %s is another one now", client.ObjectKeyFromObject(vc))
+	}
+	return &live.Spec, nil
+}
+
+// ending returns a pod that is about to end, "" for none: no Deployment counts it, and it trusts what it trusted.
+func (s *secrets) ending(ctx context.Context) (string, error) {
+	var pods corev1.PodList
+	if err := s.reader.List(ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: controlplane.Managed()}); err != nil {
+		return "", fmt.Errorf("listing the pods of %s: %w", s.namespace, err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.DeletionTimestamp != nil && !podutil.IsPodTerminal(pod) {
+			return pod.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// next returns what is next for an authority.
+func (s *secrets) next(name string, a *authority, spec *tenancyv1alpha1.VirtualClusterSpec) (step, error) {
+	switch a.phase {
+	case trusting:
+		if made := a.next.Made(); s.now.Before(made) { // by a clock that is ahead: what it issues is not valid yet
+			return step{at: made, waits: begins[trusting]}, nil
+		}
+		return a.issue(s.now)
+	case issuing:
+		return s.distrust(a, spec.DistrustAfter), nil
+	case alone:
+	}
+	switch {
+	case !a.isDue(spec):
+		return step{}, nil
+	case s.now.Before(spec.RotateAfter.Time):
+		return step{at: spec.RotateAfter.Time, waits: "The authorities are replaced from " + spec.RotateAfter.UTC().Format(time.RFC3339) + " on"}, nil
+	}
+	_, pair, err := s.newAuthority(name)
+	if err != nil {
+		return step{}, err
+	}
+	data := maps.Clone(a.secret.Data)
+	data[nextCertificate], data[nextKey] = pair.Certificate, pair.Key
+	return step{data: data, to: trusting}, nil
 }
 
 // issue lets the next authority sign. Nobody can sign with the one before then.
-func (a *authority) issue(now time.Time) (turn, error) {
+func (a *authority) issue(now time.Time) (step, error) {
 	cross, err := a.next.SignedBy(a.signs, now)
 	if err != nil {
-		return turn{}, err //nolint:wrapcheck // it says what it did
+		return step{}, err //nolint:wrapcheck // it says what it did
 	}
 	pair, err := a.next.Pair()
 	if err != nil {
-		return turn{}, err //nolint:wrapcheck // it says what it did
+		return step{}, err //nolint:wrapcheck // it says what it did
 	}
 	data := dataOf(pair)
 	data[previousCertificate], data[crossCertificate] = a.signs.Certificate(), cross
-	return turn{data: data}, nil
+	return step{data: data, to: issuing}, nil
 }
 
-// distrust lets the authority that signs alone be trusted, once somebody wishes so for a time behind since, and when all
+// distrust lets the authority that signs alone be trusted, once somebody wishes so for a time behind since, and all
 // programs show what it has issued.
-func (a *authority) distrust(after *metav1.Time, now time.Time) turn {
-	const said = "2 of 3: the new authorities issue, and those of before are trusted"
+func (s *secrets) distrust(a *authority, after *metav1.Time) step {
+	said, at := begins[issuing]+", and those of before are trusted", s.spread(a)
+	wait := step{waits: said + " until spec.distrustAfter, which is not set"}
 	switch {
 	case after == nil:
-		return turn{waits: said + " until spec.distrustAfter, which is not set"}
 	case !after.After(a.since):
-		return turn{waits: fmt.Sprintf("%s: spec.distrustAfter is to be later than %s, when the new ones began", said, a.since.UTC().Format(time.RFC3339))}
+		wait.waits = fmt.Sprintf("%s: spec.distrustAfter is to be later than %s, when the new ones began", said, a.since.UTC().Format(time.RFC3339))
+	default:
+		if after.After(at) {
+			at = after.Time
+		}
+		wait.waits = said + " until " + at.UTC().Format(time.RFC3339)
+		if !s.now.Before(at) {
+			return step{data: dataOf(pairOf(a.secret)), to: alone}
+		}
 	}
-	at := after.Time
-	if shown := a.since.Add(spreadPeriod); at.Before(shown) {
-		at = shown
+	if s.now.Before(at) {
+		wait.at = at
 	}
-	if now.Before(at) {
-		return turn{at: at, waits: said + " until " + at.UTC().Format(time.RFC3339)}
-	}
-	return turn{data: dataOf(pairOf(a.secret))}
+	return wait
 }

@@ -132,7 +132,7 @@ func TestRotation(t *testing.T) {
 	}
 	b.made()
 	for _, name := range controlplane.Authorities() {
-		require.Equal(t, []string{"new", "old"}, b.trusts(name, names), name)
+		require.Equal(t, []string{"old", "new"}, b.trusts(name, names), name)
 	}
 	const trusted = "False Waiting: 2 of 3: the new authorities issue, and those of before are trusted"
 	require.Equal(t, trusted+" until spec.distrustAfter, which is not set", b.rotated())
@@ -141,18 +141,30 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, writes, b.writes)
 
 	since := b.clock.Now()
+	b.later(spreadPeriod - time.Second)
+	b.reconcile()
+	require.Equal(t, []string{"old", "new"}, b.trusts(controlplane.ServiceAccounts, names))
+	b.later(2 * time.Second)
+	b.reconcile()
+	require.Equal(t, []string{"new", "old"}, b.trusts(controlplane.ServiceAccounts, names), "what signs tokens is replaced when it reads the new key for certain")
+	require.Equal(t, []string{"old", "new"}, b.trusts(controlplane.CA, names))
+	require.Equal(t, "False Progressing: 2 of 3: the new authorities issue", b.rotated())
+	b.made()
+
 	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) {
 		spec.DistrustAfter = &metav1.Time{Time: since.Add(-time.Minute)}
 	})
 	b.reconcile()
 	require.Equal(t, trusted+": spec.distrustAfter is to be later than "+since.UTC().Format(time.RFC3339)+", when the new ones began", b.rotated())
-	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) {
-		spec.DistrustAfter = &metav1.Time{Time: since.Add(time.Minute)}
-	})
-	b.later(2 * time.Minute)
+	until := b.clock.Now().Add(time.Minute)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.DistrustAfter = &metav1.Time{Time: until} })
+	require.LessOrEqual(t, b.reconcile().RequeueAfter, time.Minute)
+	require.Equal(t, trusted+" until "+until.UTC().Format(time.RFC3339), b.rotated())
+	b.later(time.Minute)
+	b.ahead = func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.DistrustAfter = nil }
 	b.reconcile()
-	require.Equal(t, trusted+" until "+since.Add(spreadPeriod).UTC().Format(time.RFC3339), b.rotated(), "programs look at their files by and by")
-	b.later(spreadPeriod)
+	require.Equal(t, trusted+" until spec.distrustAfter, which is not set", b.rotated(), "the cache is behind")
+	b.ahead = nil
 	b.reconcile()
 	require.Equal(t, []string{"tls.crt", "tls.key"}, b.keysOf())
 	require.Equal(t, "False Progressing: 3 of 3: all parts get to trust the new authorities alone", b.rotated())
@@ -185,21 +197,26 @@ func TestARotationThatIsInterrupted(t *testing.T) {
 	now := b.clock.Now()
 	b.later(time.Minute)
 	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) {
-		spec.RotateAfter, spec.DistrustAfter = &metav1.Time{Time: now.Add(time.Second)}, &metav1.Time{Time: now.Add(time.Hour)}
+		spec.RotateAfter, spec.DistrustAfter = &metav1.Time{Time: now.Add(time.Second)}, &metav1.Time{Time: now.Add(99 * time.Hour)}
 	})
-	lost := b.secret(root, controlplane.EtcdCA)
-	for _, phase := range []phase{trusting, issuing, alone} {
-		if phase == alone {
-			b.later(2 * time.Hour)
-		}
-		b.made()
-		written := b.secret(root, controlplane.EtcdCA)
-		written.Data = lost.Data
-		b.update(written) // as if it had not been written
-		b.made()
-		lost = b.secret(root, controlplane.EtcdCA)
+	before := b.secret(root, controlplane.EtcdCA).Data
+	b.reconcile()
+	written := b.secret(root, controlplane.EtcdCA)
+	require.NotEmpty(t, written.Data["next.crt"])
+	written.Data = before
+	b.update(written) // as if it had not been written
+	b.made()
+	require.NotEmpty(t, b.secret(root, controlplane.EtcdCA).Data["next.crt"])
+	require.NotEmpty(t, b.secret(root, controlplane.CA).Data["previous.crt"])
+	for range 3 {
+		b.reconcile()
+		require.Equal(t, "False Progressing: 1 of 3: all parts get to trust the new authorities", b.rotated(), "it is said of the one that is behind")
 	}
-	for range 4 {
+	b.made()
+	require.NotEmpty(t, b.secret(root, controlplane.EtcdCA).Data["previous.crt"])
+	b.made()
+	b.later(100 * time.Hour)
+	for range 3 {
 		b.made()
 	}
 	require.Equal(t, []string{"tls.crt", "tls.key"}, b.keysOf())
@@ -241,19 +258,108 @@ func TestAnAuthorityThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAKeyWithoutACertificate: the key of service accounts is made an authority, and stays the one that it was.
+// TestAKeyWithoutACertificate: the key of service accounts is made an authority, as old as its Secret, and stays the one
+// that it was.
 func TestAKeyWithoutACertificate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
 	b.whole()
 	secret := b.secret(root, controlplane.ServiceAccounts)
 	key := secret.Data[corev1.TLSPrivateKeyKey]
-	secret.Data = map[string][]byte{corev1.TLSPrivateKeyKey: key}
-	b.update(secret)
+	b.delete(secret)
+	b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: root, Name: secret.Name, Labels: secret.Labels, CreationTimestamp: metav1.NewTime(b.clock.Now().Add(-time.Hour)),
+	}, Data: map[string][]byte{corev1.TLSPrivateKeyKey: key}})
 	b.made()
 	missing, _ := b.conditions()
 	require.Empty(t, missing)
 	require.Equal(t, key, b.secret(root, controlplane.ServiceAccounts).Data[corev1.TLSPrivateKeyKey])
-	_, err := pki.ParseAuthority(pairOf(b.secret(root, controlplane.ServiceAccounts)))
+	signs, err := pki.ParseAuthority(pairOf(b.secret(root, controlplane.ServiceAccounts)))
 	require.NoError(t, err)
+	require.WithinDuration(t, b.clock.Now().Add(-time.Hour), signs.Made(), time.Second)
+}
+
+// TestARotationWaits: it begins, and goes on, only while all parts are whole and nothing of before runs, and says so.
+func TestARotationWaits(t *testing.T) {
+	t.Parallel()
+	ending := func(b *bed) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: root, Name: "of-before", Labels: controlplane.Labels(controlplane.APIServer), Finalizers: []string{"example.com/test"},
+		}}
+		b.create(pod)
+		b.delete(pod.DeepCopy())
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		before func(*bed)
+		said   string
+		mend   func(*bed)
+	}{
+		"for a part": {
+			before: func(b *bed) {
+				b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.APIServer.Image = "newer" })
+			},
+			mend: func(b *bed) { b.made() },
+		},
+		"for the end of a pause": {
+			before: func(b *bed) { b.paused() },
+			mend:   func(b *bed) { b.pause(false, false); b.made() },
+		},
+		"for a version that is none": {
+			before: func(b *bed) {
+				b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.30.0" })
+			},
+			mend: func(b *bed) {
+				b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.KubernetesVersion = "v1.37.2" })
+				b.made()
+			},
+		},
+		"for a pod that ends": {
+			before: func(b *bed) { ending(b) },
+			mend: func(b *bed) {
+				pod := &corev1.Pod{}
+				require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "of-before"}, pod))
+				pod.Finalizers = nil
+				b.update(pod)
+				b.reconcile()
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, nil)
+			b.whole()
+			tc.before(b)
+			b.later(time.Minute)
+			at := b.clock.Now().UTC().Format(time.RFC3339)
+			b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RotateAfter = &metav1.Time{Time: b.clock.Now()} })
+			for range 3 {
+				b.reconcile()
+			}
+			require.Equal(t, "False Waiting: The authorities are replaced when all parts are whole, from "+at+" on", b.rotated())
+			require.Equal(t, []string{"tls.crt", "tls.key"}, b.keysOf())
+			tc.mend(b)
+			require.Equal(t, "False Progressing: 1 of 3: all parts get to trust the new authorities", b.rotated())
+			require.Equal(t, []string{"tls.crt", "tls.key", "next.crt", "next.key"}, b.keysOf())
+		})
+	}
+}
+
+// TestAnAuthorityOfAClockThatIsAhead issues when what it issues is valid.
+func TestAnAuthorityOfAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.later(time.Hour)
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RotateAfter = &metav1.Time{Time: b.clock.Now()} })
+	b.reconcile()
+	b.later(-50 * time.Minute)
+	b.made()
+	require.Equal(t, []string{"tls.crt", "tls.key", "next.crt", "next.key"}, b.keysOf())
+	b.later(50 * time.Minute)
+	b.reconcile()
+	require.Equal(t, []string{"tls.crt", "tls.key", "previous.crt", "cross.crt"}, b.keysOf())
+	b.made()
+	missing, _ := b.conditions()
+	require.Empty(t, cmp.Diff(map[string]string{"Rotated": "Waiting"}, missing))
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/superpool/superpool/internal/pki"
 )
 
-// secrets keeps the certificates of one control plane in Secrets of its root namespace. An authority is made once, before
-// anything that it signs: all that runs trusts it, and one that is gone is not made anew.
+// secrets keeps the certificates of one control plane in Secrets of its root namespace. An authority is made before
+// anything that it signs: all that runs trusts it, and one that is gone is not made anew. Only rotate replaces one.
 type secrets struct {
 	client client.Client
 	// reader reads without a cache: Secrets of others are no business of this process.
@@ -34,8 +34,8 @@ type secrets struct {
 	pool poolAuthority
 	// authorities are those of the control plane, by name.
 	authorities map[string]*authority
-	// next is when the first of the certificates is to be made anew.
-	next time.Time
+	// due is when the first of the certificates is to be made anew, and issued when the last one was.
+	due, issued time.Time
 	// ends is when the first of the certificates ends.
 	ends time.Time
 }
@@ -51,10 +51,10 @@ func (s *secrets) until(most time.Duration) time.Duration {
 	if s.pool.err != nil {
 		most = min(most, mendingPeriod)
 	}
-	if s.next.IsZero() {
+	if s.due.IsZero() {
 		return most
 	}
-	return min(most, max(time.Second, s.next.Sub(s.now)))
+	return min(most, max(time.Second, s.due.Sub(s.now)))
 }
 
 // brokenError is the error for what vc-manager does not replace, because others trust or have made it.
@@ -140,7 +140,7 @@ func (s *secrets) certified(secret *corev1.Secret) (*pki.Authority, *pki.Pair, e
 	if err != nil || !isKey {
 		return nil, nil, broken("Secret %s/%s holds no private key, and all tokens are signed by the one that it held", s.namespace, secret.Name)
 	}
-	return s.authorityOf(secret.Name, key)
+	return s.authorityOf(secret.Name, key, secret.CreationTimestamp.Time)
 }
 
 // certificate makes a pair anew when it is due. secret is that of the one that there is, nil for none.
@@ -182,10 +182,14 @@ func (s *secrets) issue(by *pki.Authority, name string, wanted pki.Certificate, 
 			return nil, broken("Certificate %s, issued just now, is none: %s", name, why)
 		}
 	}
-	if s.next.IsZero() || at.Before(s.next) {
-		s.next = at
+	if s.due.IsZero() || at.Before(s.due) {
+		s.due = at
 	}
-	if end := pki.Ends(pair); s.ends.IsZero() || end.Before(s.ends) {
+	issued, end := pki.Life(pair)
+	if issued.After(s.issued) {
+		s.issued = issued
+	}
+	if s.ends.IsZero() || end.Before(s.ends) {
 		s.ends = end
 	}
 	return pair, nil
@@ -244,19 +248,20 @@ func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, 
 		}
 		there[wanted[i].Name] = secret
 	}
-	s.authorities, plane.Trusted = map[string]*authority{}, map[string]string{}
+	s.authorities = map[string]*authority{}
 	for _, name := range controlplane.Authorities() {
 		users := name
 		if name == controlplane.ServiceAccounts { // there are tokens where there are users
 			users = controlplane.CA
 		}
-		authority, err := s.authority(ctx, name, !signed[users])
+		read, err := s.authority(ctx, name, !signed[users])
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		s.authorities[name], plane.Trusted[name] = authority, authority.trusted()
+		s.authorities[name] = read
 	}
+	s.tellTrusted(plane) // kubeconfigs have it
 	if err := errors.Join(errs...); err != nil && !signed[controlplane.CA] {
 		return err // the first certificate is signed when all that signs is there
 	}
@@ -266,5 +271,6 @@ func (s *secrets) ensure(ctx context.Context, plane *controlplane.ControlPlane, 
 			errs = append(errs, s.certificate(ctx, by.signs, wanted[i], secret, plane))
 		}
 	}
+	s.tellTrusted(plane)
 	return errors.Join(errs...)
 }

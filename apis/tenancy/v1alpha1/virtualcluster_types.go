@@ -149,7 +149,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || has(self.clusterVersionName)",message="exposure is of a control plane that is provisioned: one that is imported is reached by its kubeconfig"
 // +kubebuilder:validation:XValidation:rule="!has(self.restoreFrom) || has(self.clusterVersionName)",message="restoreFrom is of a control plane that is provisioned"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) || !has(self.rotateAfter) && !has(self.distrustAfter)",message="rotateAfter and distrustAfter are of a control plane that is provisioned: the authorities of one that is imported are its owner's"
-// +kubebuilder:validation:XValidation:rule="!has(self.rotateAfter) || !has(self.distrustAfter) || self.rotateAfter < self.distrustAfter",message="distrustAfter is to be later than rotateAfter: what is replaced is trusted until then"
+// +kubebuilder:validation:XValidation:rule="!has(self.rotateAfter) || !has(self.distrustAfter) || self.rotateAfter < self.distrustAfter",message="distrustAfter is to be later than rotateAfter, for what is replaced is trusted until then: set a later one, or remove it"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterVersionName) || !has(self.clusterVersionName) || ((has(self.serviceCIDRs) ? self.serviceCIDRs : has(self.serviceCidr) ? [self.serviceCidr] : []) == (has(oldSelf.serviceCIDRs) ? oldSelf.serviceCIDRs : has(oldSelf.serviceCidr) ? [oldSelf.serviceCidr] : []) && self.clusterDomain == oldSelf.clusterDomain)",message="serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change: the addresses of Services, and the issuer of tokens, stay"
 type VirtualClusterSpec struct {
@@ -235,12 +235,14 @@ type VirtualClusterSpec struct {
 	// ones once this time has come, if they were made before it. First all parts trust the new ones, then these issue, and
 	// those of before are trusted until distrustAfter.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="a time is 2026-12-01T22:00:00Z, or with another offset than Z"
 	RotateAfter *metav1.Time `json:"rotateAfter,omitempty"`
 
 	// distrustAfter is until when authorities that were replaced before it are trusted yet: kubeconfigs, certificates and
 	// tokens which they have signed are refused from then on. They are trusted for three minutes at least, and while it is not
 	// set.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="a time is 2026-12-01T22:00:00Z, or with another offset than Z"
 	DistrustAfter *metav1.Time `json:"distrustAfter,omitempty"`
 
 	// nodes is which nodes of super clusters the tenant has Nodes for: OnDemand, those that its pods are on, or Placed,

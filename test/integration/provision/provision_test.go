@@ -22,6 +22,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
@@ -207,6 +209,7 @@ func TestAControlPlane(t *testing.T) {
 	require.NoError(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.PolicyName, spec.PKIExpireDays = "trusted", 0 }))
 	version := &tenancyv1alpha1.ClusterVersion{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))
+	w.refusesTimes(t)
 	version.Spec.Etcd.Replicas = 2
 	require.ErrorContains(t, w.client.Update(t.Context(), version), "etcd has 1 replica or 3")
 
@@ -304,6 +307,34 @@ func (w *world) refuses(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.Exposure = wrong }), want)
+	}
+}
+
+// refusesTimes requires that the meta cluster refuses times of a rotation that mean nothing: one that our programs cannot
+// read would keep them from all VirtualClusters.
+func (w *world) refusesTimes(t *testing.T) {
+	t.Helper()
+	imported := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "imported"}, Spec: tenancyv1alpha1.VirtualClusterSpec{
+		KubeconfigSecretRef: &tenancyv1alpha1.SecretKeyRef{Name: "imported"}, RotateAfter: &metav1.Time{Time: time.Now()},
+	}}
+	require.ErrorContains(t, w.client.Create(t.Context(), imported), "rotateAfter and distrustAfter are of a control plane that is provisioned")
+	now := time.Now()
+	require.ErrorContains(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) {
+		spec.RotateAfter, spec.DistrustAfter = &metav1.Time{Time: now}, &metav1.Time{Time: now.Add(-time.Hour)}
+	}), "set a later one, or remove it")
+	for _, field := range []string{"rotateAfter", "distrustAfter"} {
+		for _, text := range []string{
+			"tomorrow", "2026-12-01", "2026-12-01T22:00:00", "2026-12-01t22:00:00z", "2026-12-01T22:00:00x5Z", "2026-12-01T22:00:00+99:99", "2026-12-01T22:00:00ZT1",
+			"2026-12-01 22:00:00Z", "2026-12-01T22:00Z", "2026-12-01T24:00:00Z", "2026-12-01T22:00:00+0100", "1999-12-01T22:00:00Z", "2026-12-01T22:00:60Z", "", "2026-12-01T22:00:00Z",
+		} {
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec": {%q: %q}}`, field, text))
+			vc := &unstructured.Unstructured{}
+			vc.SetGroupVersionKind(tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"))
+			vc.SetNamespace("default")
+			vc.SetName("acme")
+			err := w.client.Patch(t.Context(), vc, patch, client.DryRunAll)
+			require.Equal(t, text == "2026-12-01T22:00:00Z", err == nil, "%s: %q: %v", field, text, err)
+		}
 	}
 }
 

@@ -166,7 +166,8 @@ func newAPI(t *testing.T, config *rest.Config) kubernetes.Interface {
 // caller asks a control plane again and again, with a connection for each question.
 type caller struct {
 	mu sync.Mutex
-	// refused is the first answer by which one side said that it does not know the other, and answers how many others were.
+	// refused is the first answer by which one side said that it does not know the other, and answers how many there were
+	// without an error.
 	refused error
 	answers int
 }
