@@ -173,11 +173,11 @@ func (s *secrets) sayRotating(spec *tenancyv1alpha1.VirtualClusterSpec, report *
 // step is what is next for an authority.
 type step struct {
 	// data is that of its Secret in the phase behind, nil where it does not begin now: at says when to look again, the zero
-	// time where nobody knows, and waits what for, "" where there is no such phase.
+	// time where nobody knows, and waits what for, the zero Reason where there is no such phase.
 	data  map[string][]byte
 	to    phase
 	at    time.Time
-	waits string
+	waits tenancy.Reason
 }
 
 // rotate begins the next phase of each authority where it may begin: all parts are whole in this one, and nothing of an
@@ -198,7 +198,7 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 		*again = min(*again, storePeriod) // nobody tells when it has ended
 		return err
 	}
-	said, waits, errs := "", "", []error(nil)
+	said, waits, errs := "", tenancy.Reason{}, []error(nil)
 	for _, name := range controlplane.Authorities() {
 		a := s.authorities[name]
 		if a.secret == nil { // its Secret is read the next time
@@ -214,7 +214,7 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 		if !next.at.IsZero() {
 			*again = min(*again, max(time.Second, next.at.Sub(s.now)))
 		}
-		if waits == "" {
+		if waits == (tenancy.Reason{}) {
 			waits = next.waits
 		}
 		errs = append(errs, err)
@@ -224,10 +224,8 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 		return err
 	case said != "":
 		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: said})
-	case waits != "":
-		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonWaiting, Message: waits})
-	case spec.RotateAfter != nil:
-		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{})
+	case waits != tenancy.Reason{} || spec.RotateAfter != nil:
+		report.set(tenancyv1alpha1.ConditionRotated, waits)
 	default:
 		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
 	}
@@ -275,7 +273,7 @@ func (s *secrets) next(name string, a *authority, spec *tenancyv1alpha1.VirtualC
 	switch a.phase {
 	case trusting:
 		if made := a.next.Made(); s.now.Before(made) { // by a clock that is ahead: what it issues is not valid yet
-			return step{at: made, waits: begins[trusting]}, nil
+			return step{at: made, waits: tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[trusting]}}, nil
 		}
 		return a.issue(s.now)
 	case issuing:
@@ -286,7 +284,9 @@ func (s *secrets) next(name string, a *authority, spec *tenancyv1alpha1.VirtualC
 	case !a.isDue(spec):
 		return step{}, nil
 	case s.now.Before(spec.RotateAfter.Time):
-		return step{at: spec.RotateAfter.Time, waits: "The authorities are replaced from " + spec.RotateAfter.UTC().Format(time.RFC3339) + " on"}, nil
+		return step{at: spec.RotateAfter.Time, waits: tenancy.Reason{
+			Reason: tenancyv1alpha1.ReasonWaiting, Message: "The authorities are replaced from " + spec.RotateAfter.UTC().Format(time.RFC3339) + " on",
+		}}, nil
 	}
 	_, pair, err := s.newAuthority(name)
 	if err != nil {
@@ -315,23 +315,21 @@ func (a *authority) issue(now time.Time) (step, error) {
 // distrust lets the authority that signs alone be trusted, once somebody wishes so for a time behind since, and all
 // programs show what it has issued.
 func (s *secrets) distrust(a *authority, after *metav1.Time) step {
-	said, at := begins[issuing]+", and those of before are trusted", s.spread(a)
-	wait := step{waits: said + " until spec.distrustAfter, which is not set"}
+	if shown := s.spread(a); s.now.Before(shown) {
+		return step{at: shown, waits: tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[issuing]}}
+	}
+	until, at := "", time.Time{}
 	switch {
 	case after == nil:
+		until = " until spec.distrustAfter, which is not set"
 	case !after.After(a.since):
-		wait.waits = fmt.Sprintf("%s: spec.distrustAfter is to be later than %s, when the new ones began", said, a.since.UTC().Format(time.RFC3339))
+		until = fmt.Sprintf(": spec.distrustAfter is to be later than %s, when the new ones began", a.since.UTC().Format(time.RFC3339))
+	case s.now.Before(after.Time):
+		until, at = " until "+after.UTC().Format(time.RFC3339), after.Time
 	default:
-		if after.After(at) {
-			at = after.Time
-		}
-		wait.waits = said + " until " + at.UTC().Format(time.RFC3339)
-		if !s.now.Before(at) {
-			return step{data: dataOf(pairOf(a.secret)), to: alone}
-		}
+		return step{data: dataOf(pairOf(a.secret)), to: alone}
 	}
-	if s.now.Before(at) {
-		wait.at = at
-	}
-	return wait
+	return step{at: at, waits: tenancy.Reason{
+		Reason: tenancyv1alpha1.ReasonWaiting, Message: begins[issuing] + ", and those of before are trusted" + until,
+	}}
 }

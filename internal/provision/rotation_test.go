@@ -134,8 +134,7 @@ func TestRotation(t *testing.T) {
 	for _, name := range controlplane.Authorities() {
 		require.Equal(t, []string{"old", "new"}, b.trusts(name, names), name)
 	}
-	const trusted = "False Waiting: 2 of 3: the new authorities issue, and those of before are trusted"
-	require.Equal(t, trusted+" until spec.distrustAfter, which is not set", b.rotated())
+	require.Equal(t, "False Progressing: 2 of 3: the new authorities issue", b.rotated())
 	writes := b.writes
 	b.reconcile()
 	require.Equal(t, writes, b.writes)
@@ -150,6 +149,8 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, []string{"old", "new"}, b.trusts(controlplane.CA, names))
 	require.Equal(t, "False Progressing: 2 of 3: the new authorities issue", b.rotated())
 	b.made()
+	const trusted = "False Waiting: 2 of 3: the new authorities issue, and those of before are trusted"
+	require.Equal(t, trusted+" until spec.distrustAfter, which is not set", b.rotated())
 
 	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) {
 		spec.DistrustAfter = &metav1.Time{Time: since.Add(-time.Minute)}
@@ -361,5 +362,5 @@ func TestAnAuthorityOfAClockThatIsAhead(t *testing.T) {
 	require.Equal(t, []string{"tls.crt", "tls.key", "previous.crt", "cross.crt"}, b.keysOf())
 	b.made()
 	missing, _ := b.conditions()
-	require.Empty(t, cmp.Diff(map[string]string{"Rotated": "Waiting"}, missing))
+	require.Empty(t, cmp.Diff(map[string]string{"Rotated": "Progressing"}, missing))
 }
