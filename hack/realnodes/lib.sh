@@ -26,10 +26,10 @@ refuse() {
   return 1
 }
 
-# vc-manager makes the control plane of the first tenant, on a node of the meta cluster; the others are imported.
-PROVISIONED=vc-sample-1
-IMPORTED=(vc-sample-2 vc-sample-3)
-TENANTS=("$PROVISIONED" "${IMPORTED[@]}")
+# vc-manager makes the control plane of one tenant, on a node of the meta cluster; the others are imported.
+PROVISIONED=vc-sample-3
+IMPORTED=(vc-sample-1 vc-sample-2)
+TENANTS=("${IMPORTED[@]}" "$PROVISIONED")
 # The control planes that are processes of this machine.
 CLUSTERS=(meta "${SUPERS[@]}" "${IMPORTED[@]}")
 # The nodes: ID is node-1 of cluster ID, ID-2 its node-2.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts the bed: a meta cluster with one real node, super clusters r1 with two and r2 with one, and tenants
-# vc-sample-1, whose control plane vc-manager makes, vc-sample-2 and vc-sample-3. It removes a previous bed first. hack/realnodes/down.sh removes everything. Needs root; exits with 3
-# where the machine lacks something.
+# vc-sample-1, vc-sample-2, and vc-sample-3, whose control plane vc-manager makes. It removes a previous bed first.
+# hack/realnodes/down.sh removes everything. Needs root; exits with 3 where the machine lacks something.
 #
 #   REALNODES_DIR  folder of all state, default _output/realnodes; it is removed as a whole, so at first it must be
 #                  empty or not exist

@@ -81,7 +81,12 @@ type cluster struct {
 // connect returns the tenant or super cluster with this name.
 func connect(t testing.TB, name string) *cluster {
 	t.Helper()
-	kubeconfig := filepath.Join(bed(t), name+".kubeconfig")
+	return connectBy(t, name, filepath.Join(bed(t), name+".kubeconfig"))
+}
+
+// connectBy returns a cluster by its kubeconfig.
+func connectBy(t testing.TB, name, kubeconfig string) *cluster {
+	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err, "the bed does not run: make realnodes starts it")
 	config.QPS, config.Burst = 500, 1000

@@ -4,6 +4,15 @@
 # Where the API servers of PROVISIONED are reached: a node port of the meta cluster's node.
 PROVISIONED_PORT=30443
 
+# reachable: prints what API servers of tenants may reach: nodes and pods of super clusters.
+reachable() {
+  local id all=()
+  for id in "${NODES[@]}"; do
+    [[ $id == meta ]] || all+=("$(node_ip "$id")/32" "$(pod_cidr "$id")")
+  done
+  (IFS=,; echo "${all[*]}")
+}
+
 # start_manager: deploys vc-manager, and what the meta cluster lacks for it: DNS, volumes of no class, and what tenants
 # and vn-agents know each other by.
 start_manager() {
@@ -14,7 +23,7 @@ start_manager() {
   meta create configmap vn-agent-serving-ca -n vc-manager --from-file "ca.crt=$PKI/serving-ca.crt" >/dev/null
   mkdir -p "$OUT/vc-manager"
   fill meta/vc-manager.yaml MANIFESTS="$(realpath --relative-to "$OUT/vc-manager" "$ROOT/manifests/vc-manager")" \
-    REACHABLE="${HOST_IP%.*}.0/24,$POD_CIDR" >"$OUT/vc-manager/kustomization.yaml"
+    REACHABLE="$(reachable)" >"$OUT/vc-manager/kustomization.yaml"
   fill meta/clusterversion.yaml VERSION="$(image_name kube-apiserver | sed 's/.*://')" ETCD="$(image_name etcd)" \
     APISERVER="$(image_name kube-apiserver)" MANAGER="$(image_name kube-controller-manager)" >"$OUT/clusterversion.yaml"
   act kubectl --kubeconfig meta.kubeconfig apply -f "$OUT/meta-coredns.yaml" -f "$OUT/clusterversion.yaml"
