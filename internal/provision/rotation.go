@@ -198,38 +198,40 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 		*again = min(*again, storePeriod) // nobody tells when it has ended
 		return err
 	}
-	said, waits, errs := "", tenancy.Reason{}, []error(nil)
+	said, errs := tenancy.Reason{}, []error(nil)
 	for _, name := range controlplane.Authorities() {
-		a := s.authorities[name]
-		if a.secret == nil { // its Secret is read the next time
-			continue
-		}
-		next, err := s.next(name, a, spec)
-		if err == nil && next.data != nil {
-			if err = s.update(ctx, a.secret, next.data, a.secret.OwnerReferences...); err == nil && said == "" {
-				said = begins[next.to]
-			}
-			*again = min(*again, time.Second)
-		}
+		next, err := s.take(ctx, name, spec)
+		errs = append(errs, err)
 		if !next.at.IsZero() {
 			*again = min(*again, max(time.Second, next.at.Sub(s.now)))
 		}
-		if waits == (tenancy.Reason{}) {
-			waits = next.waits
+		if said.Reason != tenancyv1alpha1.ReasonProgressing && next.waits != (tenancy.Reason{}) {
+			said = next.waits
 		}
-		errs = append(errs, err)
 	}
 	switch err := errors.Join(errs...); {
 	case err != nil:
 		return err
-	case said != "":
-		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: said})
-	case waits != tenancy.Reason{} || spec.RotateAfter != nil:
-		report.set(tenancyv1alpha1.ConditionRotated, waits)
+	case said != tenancy.Reason{} || spec.RotateAfter != nil:
+		report.set(tenancyv1alpha1.ConditionRotated, said)
 	default:
 		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
 	}
 	return nil
+}
+
+// take takes the next step of an authority, and returns what is next then.
+func (s *secrets) take(ctx context.Context, name string, spec *tenancyv1alpha1.VirtualClusterSpec) (step, error) {
+	a := s.authorities[name]
+	if a.secret == nil {
+		return step{at: s.now}, nil
+	}
+	next, err := s.next(name, a, spec)
+	if err != nil || next.data == nil {
+		return next, err
+	}
+	err = s.update(ctx, a.secret, next.data, a.secret.OwnerReferences...)
+	return step{at: s.now, waits: tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[next.to]}}, err
 }
 
 // isRotating reports whether an authority is being replaced or is to be, or it was not said yet that all were.
