@@ -70,8 +70,11 @@ var targets = []target{
 	},
 	{
 		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
-		touches: []string{"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "hack/setup-vn-agent.sh", "test/realnodes", "hack/realnodes"},
-		inputs:  dependsOn("test/realnodes", "hack/realnodes"),
+		touches: []string{
+			"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "hack/setup-vn-agent.sh", "test/realnodes", "hack/realnodes",
+			"internal/controlplane", "internal/provision", "cmd/vc-manager", "manifests/vc-manager",
+		},
+		inputs: dependsOn("test/realnodes", "hack/realnodes"),
 	},
 	{
 		name: "fresh", timeout: 30 * time.Minute, make: []string{"test-fresh"}, nightly: true,
@@ -119,7 +122,7 @@ var targets = []target{
 // leftForTheNight are the tests on real API servers that no landing waits for: those that take longest, of what the
 // model, the demo or the soak show too, and those of leases, which target shards runs by what a change touches.
 const leftForTheNight = "TestShards|TestCredentials|TestLost|TestBudgets|TestMissingVirtualCluster|TestWhatIsGuaranteedIsGivenBack|TestADrainKeepsRoomWhereVolumesAre|" +
-	"TestStorageThatIsReserved|TestClaimsOfWorkloads|TestClaimsOfARestoredTenant|TestThirdTenant|TestSingle|TestSnapshotsAreCounted|TestRest|TestStoreOfThree|TestRotation"
+	"TestStorageThatIsReserved|TestClaimsOfWorkloads|TestClaimsOfARestoredTenant|TestThirdTenant|TestSingle|TestSnapshotsAreCounted|TestRest|TestStoreOfThree|TestAuthorities"
 
 // choice is a target and whether it is to be run.
 type choice struct {

@@ -46,7 +46,7 @@ join_super() {
   act kubectl --kubeconfig meta.kubeconfig apply -f "cluster_$id/cluster-cr.yaml" -f "cluster_$id/secret-for-scheduler.yaml" \
     -f "cluster_$id/secret-for-vc-syncer.yaml" -f "cluster_$id/vc-syncer-rbac.yaml"
   show kubectl --kubeconfig meta.kubeconfig apply --dry-run=server -f "cluster_$id/vc-syncer.yaml"
-  echo "  The meta cluster has no nodes here: the syncer runs as a process, so its Deployment is not applied."
+  echo "  The syncer runs as a process here, so its Deployment is not applied."
 }
 
 # import_tenant NAME FILE: imports the control plane as a tenant; FILE holds its VirtualCluster.

@@ -4,7 +4,7 @@
 #   hack/realnodes/restart.sh syncer-r1 vc-scheduler
 #
 # Names are those of the logs in _output/realnodes/logs. SIGNAL=KILL ends them as a crash would. vn-agents are pods,
-# which hack/realnodes/vn-agent.sh restarts.
+# which hack/realnodes/vn-agent.sh restarts, and so are vc-manager and what it made (kubectl --kubeconfig meta.kubeconfig).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -78,7 +78,7 @@ YAML
 set_up_nodes_and_control_planes() {
   step "Start ${#CLUSTERS[@]} control planes, and the nodes' containerd with their images"
   local job jobs=()
-  in_parallel "containerd and $(find "$IMAGES" -name '*.tar' | wc -l) images" prepare_node "${NODES[@]}" &
+  in_parallel "containerd and images" prepare_node "${NODES[@]}" &
   jobs+=($!)
   in_parallel "control plane" start_cluster "${CLUSTERS[@]}" &
   jobs+=($!)
@@ -164,8 +164,8 @@ set_up_dns() {
   done
 }
 
-# wait_logs TENANT: waits until kubectl logs works in it. The API server notices the certificate of name_tenant only
-# with its first connection to vn-agent, which it closes then.
+# wait_logs TENANT: waits until kubectl logs works in it. The API server notices its certificate for vn-agents only with
+# its first connection to one, which it closes then.
 wait_logs() {
   local deadline=$((SECONDS + 60)) message
   until message=$(kubectl --kubeconfig "$1.kubeconfig" logs -n kube-system deployment/coredns --tail=1 2>&1); do
@@ -226,6 +226,6 @@ echo "Use it with:"
 for name in "${CLUSTERS[@]}" "$PROVISIONED"; do
   echo "  $BIN/kubectl --kubeconfig $OUT/$name.kubeconfig ..."
 done
-echo "Images that pods can name: $(cat "$IMAGES"/*.name | xargs)"
+echo "Images that pods can name: $(for name in $(images_of r1); do image_name "$name"; done | xargs)"
 echo "A shell in a node: hack/realnodes/node.sh r1"
 echo "Logs: $OUT/logs. Remove it all: make realnodes-down"

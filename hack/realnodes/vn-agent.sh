@@ -17,6 +17,7 @@ mode=${1:-$before}
 [[ $mode == "$before" ]] || touch "$OUT/vn-agent-changes"
 echo "$mode" >"$OUT/vn-agent-mode"
 for id in "${NODES[@]}"; do
+  [[ $id != meta ]] || continue
   in_node "$id" ctr -n k8s.io images import "$IMAGES/vn-agent.tar" >/dev/null
 done
 for id in "${SUPERS[@]}"; do

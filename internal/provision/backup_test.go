@@ -47,6 +47,7 @@ func (b *bed) wish(change func(*tenancyv1alpha1.VirtualClusterSpec)) {
 	b.t.Helper()
 	vc := b.vc()
 	change(&vc.Spec)
+	vc.Generation++
 	require.NoError(b.t, b.reconciler.Client.Update(b.t.Context(), vc))
 }
 

@@ -243,7 +243,7 @@ func (r *Reconciler) certificates(
 	if ensured == nil {
 		report.ends = ptr.To(metav1.NewTime(kept.ends))
 	}
-	kept.sayRotating(&vc.Spec, report)
+	kept.sayRotating(vc, report)
 	handed := r.handOut(ctx, vc)
 	report.judge(errors.Join(err, kept.pool.err))
 	if err != nil {

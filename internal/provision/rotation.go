@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -145,28 +146,33 @@ func (s *secrets) tellTrusted(plane *controlplane.ControlPlane) {
 	plane.Trusted = map[string]string{}
 	for name, a := range s.authorities {
 		plane.Trusted[name] = a.trusted()
-		if name == controlplane.ServiceAccounts && a.phase == issuing && !s.now.Before(s.spread(a)) {
+		if name == controlplane.ServiceAccounts && a.phase == issuing && !s.now.Before(a.since.Add(spreadPeriod)) {
 			plane.Trusted[name] = a.trustedBySigner()
 		}
 	}
 }
 
 // sayRotating says how far authorities are replaced, as it is while some part is not whole.
-func (s *secrets) sayRotating(spec *tenancyv1alpha1.VirtualClusterSpec, report *report) {
+func (s *secrets) sayRotating(vc *tenancyv1alpha1.VirtualCluster, report *report) {
 	said, earliest := tenancy.Reason{}, issuing+1
 	for _, name := range controlplane.Authorities() {
 		switch a := s.authorities[name]; {
 		case a == nil: // it could not be read
+			return
 		case a.phase != alone && a.phase < earliest:
 			earliest = a.phase
 			said = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[a.phase]}
-		case said == tenancy.Reason{} && a.isDue(spec):
+		case said == tenancy.Reason{} && a.isDue(&vc.Spec):
 			said = tenancy.Reason{Reason: tenancyv1alpha1.ReasonWaiting, Message: fmt.Sprintf(
-				"The authorities are replaced when all parts are whole, from %s on", spec.RotateAfter.UTC().Format(time.RFC3339))}
+				"The authorities are replaced when all parts are whole, from %s on", vc.Spec.RotateAfter.UTC().Format(time.RFC3339))}
 		}
 	}
-	if said != (tenancy.Reason{}) {
+	before := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionRotated)
+	switch {
+	case said != tenancy.Reason{}:
 		report.set(tenancyv1alpha1.ConditionRotated, said)
+	case before != nil && before.Reason == tenancyv1alpha1.ReasonWaiting: // it is wished for no more
+		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
 	}
 }
 
@@ -174,34 +180,53 @@ func (s *secrets) sayRotating(spec *tenancyv1alpha1.VirtualClusterSpec, report *
 type step struct {
 	// data is that of its Secret in the phase behind, nil where it does not begin now: at says when to look again, the zero
 	// time where nobody knows, and waits what for, the zero Reason where there is no such phase.
-	data  map[string][]byte
-	to    phase
-	at    time.Time
-	waits tenancy.Reason
+	data   map[string][]byte
+	to     phase
+	at     time.Time
+	waits  tenancy.Reason
+	secret *corev1.Secret
 }
 
 // rotate begins the next phase of each authority where it may begin: all parts are whole in this one, and nothing of an
 // earlier one runs. again is shortened to when it may.
 func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
-	if !s.isRotating(vc) {
-		if vc.Spec.RotateAfter == nil {
-			report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
-		}
-		return nil
-	}
-	spec, err := s.wish(ctx, vc)
+	steps, begin, err := s.steps(&vc.Spec)
 	if err != nil {
 		return err
 	}
-	ending, err := s.ending(ctx)
-	if err != nil || ending != "" {
-		*again = min(*again, storePeriod) // nobody tells when it has ended
-		return err
+	spec := &vc.Spec
+	if begin { // a phase that has begun is not taken back
+		if spec, err = s.wish(ctx, vc); err != nil {
+			return err
+		}
+		if steps, begin, err = s.steps(spec); err != nil {
+			return err
+		}
 	}
+	if begin {
+		ending, err := s.ending(ctx)
+		if err != nil {
+			return err
+		}
+		if ending != nil {
+			*again = min(*again, s.looksAgain(ending))
+			report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf(
+				"The next phase begins when a pod has ended: kubectl -n %s get pod %s", s.namespace, ending.Name)})
+			return nil
+		}
+	}
+	return s.take(ctx, steps, spec.RotateAfter != nil, report, again)
+}
+
+// take begins the phases that begin, and says what there is to say. isWished is whether authorities are to be as new as a
+// time.
+func (s *secrets) take(ctx context.Context, steps []step, isWished bool, report *report, again *time.Duration) error {
 	said, errs := tenancy.Reason{}, []error(nil)
-	for _, name := range controlplane.Authorities() {
-		next, err := s.take(ctx, name, spec)
-		errs = append(errs, err)
+	for _, next := range steps {
+		if next.data != nil {
+			errs = append(errs, s.update(ctx, next.secret, next.data, next.secret.OwnerReferences...))
+			next.waits, next.at = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[next.to]}, s.now
+		}
 		if !next.at.IsZero() {
 			*again = min(*again, max(time.Second, next.at.Sub(s.now)))
 		}
@@ -212,7 +237,7 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 	switch err := errors.Join(errs...); {
 	case err != nil:
 		return err
-	case said != tenancy.Reason{} || spec.RotateAfter != nil:
+	case said != tenancy.Reason{} || isWished:
 		report.set(tenancyv1alpha1.ConditionRotated, said)
 	default:
 		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
@@ -220,31 +245,22 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 	return nil
 }
 
-// take takes the next step of an authority, and returns what is next then.
-func (s *secrets) take(ctx context.Context, name string, spec *tenancyv1alpha1.VirtualClusterSpec) (step, error) {
-	a := s.authorities[name]
-	if a.secret == nil {
-		return step{at: s.now}, nil
-	}
-	next, err := s.next(name, a, spec)
-	if err != nil || next.data == nil {
-		return next, err
-	}
-	err = s.update(ctx, a.secret, next.data, a.secret.OwnerReferences...)
-	return step{at: s.now, waits: tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[next.to]}}, err
-}
-
-// isRotating reports whether an authority is being replaced or is to be, or it was not said yet that all were.
-func (s *secrets) isRotating(vc *tenancyv1alpha1.VirtualCluster) bool {
-	for _, a := range s.authorities {
-		if a.phase != alone || a.isDue(&vc.Spec) {
-			return true
+// steps returns what is next for each authority, and whether a phase of one begins.
+func (s *secrets) steps(spec *tenancyv1alpha1.VirtualClusterSpec) (steps []step, begin bool, err error) {
+	for _, name := range controlplane.Authorities() {
+		a, next := s.authorities[name], step{at: s.now}
+		if a.secret != nil {
+			if next, err = s.next(name, a, spec); err != nil {
+				return nil, false, err
+			}
+			next.secret = a.secret
 		}
+		steps, begin = append(steps, next), begin || next.data != nil
 	}
-	return vc.Spec.RotateAfter != nil && !meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionRotated)
+	return steps, begin, nil
 }
 
-// wish returns what is wanted of a VirtualCluster, read without a cache: a phase that has begun is not taken back.
+// wish returns what is wanted of a VirtualCluster, read without a cache.
 func (s *secrets) wish(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*tenancyv1alpha1.VirtualClusterSpec, error) {
 	live := &tenancyv1alpha1.VirtualCluster{}
 	if err := s.reader.Get(ctx, client.ObjectKeyFromObject(vc), live); err != nil {
@@ -256,18 +272,30 @@ func (s *secrets) wish(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) 
 	return &live.Spec, nil
 }
 
-// ending returns a pod that is about to end, "" for none: no Deployment counts it, and it trusts what it trusted.
-func (s *secrets) ending(ctx context.Context) (string, error) {
+// ending returns a pod that no Deployment counts and that trusts what it trusted when it began, nil for none: one that is
+// about to end, or makes a backup.
+func (s *secrets) ending(ctx context.Context) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := s.reader.List(ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: controlplane.Managed()}); err != nil {
-		return "", fmt.Errorf("listing the pods of %s: %w", s.namespace, err)
+		return nil, fmt.Errorf("listing the pods of %s: %w", s.namespace, err)
 	}
+	backups := labels.SelectorFromSet(controlplane.Labels(controlplane.EtcdBackup))
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.DeletionTimestamp != nil && !podutil.IsPodTerminal(pod) {
-			return pod.Name, nil
+		pod := &pods.Items[i]
+		if (pod.DeletionTimestamp != nil || backups.Matches(labels.Set(pod.Labels))) && !podutil.IsPodTerminal(pod) {
+			return pod, nil
 		}
 	}
-	return "", nil
+	return nil, nil
+}
+
+// looksAgain returns when it is looked again whether a pod has ended: nobody tells, and one of a node that is lost never
+// does.
+func (s *secrets) looksAgain(ending *corev1.Pod) time.Duration {
+	if ending.DeletionTimestamp != nil && s.now.After(ending.DeletionTimestamp.Add(mendingPeriod)) {
+		return mendingPeriod
+	}
+	return storePeriod
 }
 
 // next returns what is next for an authority.

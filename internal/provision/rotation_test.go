@@ -152,6 +152,10 @@ func TestRotation(t *testing.T) {
 	const trusted = "False Waiting: 2 of 3: the new authorities issue, and those of before are trusted"
 	require.Equal(t, trusted+" until spec.distrustAfter, which is not set", b.rotated())
 
+	b.delete(b.secret(root, "front-proxy-client"))
+	b.made()
+	require.Equal(t, []string{"new", "old"}, b.trusts(controlplane.ServiceAccounts, names), "a certificate that is renewed replaces nothing")
+	b.later(spreadPeriod)
 	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) {
 		spec.DistrustAfter = &metav1.Time{Time: since.Add(-time.Minute)}
 	})
@@ -184,6 +188,9 @@ func TestRotation(t *testing.T) {
 	writes = b.writes
 	b.reconcile()
 	require.Equal(t, writes, b.writes, "it was wished once")
+	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.TransparentMetaPrefixes = []string{"example.com"} })
+	b.reconcile()
+	require.Equal(t, b.vc().Generation, meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionRotated).ObservedGeneration, "kubectl wait looks at it")
 	b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RotateAfter, spec.DistrustAfter = nil, nil })
 	b.reconcile()
 	require.Empty(t, b.rotated())
@@ -283,13 +290,14 @@ func TestAKeyWithoutACertificate(t *testing.T) {
 // TestARotationWaits: it begins, and goes on, only while all parts are whole and nothing of before runs, and says so.
 func TestARotationWaits(t *testing.T) {
 	t.Parallel()
-	ending := func(b *bed) *corev1.Pod {
+	ending := func(b *bed, component string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: root, Name: "of-before", Labels: controlplane.Labels(controlplane.APIServer), Finalizers: []string{"example.com/test"},
+			Namespace: root, Name: "of-before", Labels: controlplane.Labels(component), Finalizers: []string{"example.com/test"},
 		}}
 		b.create(pod)
-		b.delete(pod.DeepCopy())
-		return pod
+		if component != controlplane.EtcdBackup {
+			b.delete(pod.DeepCopy())
+		}
 	}
 	for name, tc := range map[string]struct {
 		before func(*bed)
@@ -316,12 +324,24 @@ func TestARotationWaits(t *testing.T) {
 			},
 		},
 		"for a pod that ends": {
-			before: func(b *bed) { ending(b) },
+			before: func(b *bed) { ending(b, controlplane.APIServer) },
+			said:   "False Progressing: The next phase begins when a pod has ended: kubectl -n " + root + " get pod of-before",
 			mend: func(b *bed) {
 				pod := &corev1.Pod{}
 				require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "of-before"}, pod))
 				pod.Finalizers = nil
 				b.update(pod)
+				b.reconcile()
+			},
+		},
+		"for a backup": {
+			before: func(b *bed) { ending(b, controlplane.EtcdBackup) },
+			said:   "False Progressing: The next phase begins when a pod has ended: kubectl -n " + root + " get pod of-before",
+			mend: func(b *bed) {
+				pod := &corev1.Pod{}
+				require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "of-before"}, pod))
+				pod.Status.Phase = corev1.PodSucceeded
+				require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), pod))
 				b.reconcile()
 			},
 		},
@@ -337,8 +357,19 @@ func TestARotationWaits(t *testing.T) {
 			for range 3 {
 				b.reconcile()
 			}
-			require.Equal(t, "False Waiting: The authorities are replaced when all parts are whole, from "+at+" on", b.rotated())
+			said := "False Waiting: The authorities are replaced when all parts are whole, from " + at + " on"
+			if tc.said != "" {
+				said = tc.said
+			}
+			require.Equal(t, said, b.rotated())
 			require.Equal(t, []string{"tls.crt", "tls.key"}, b.keysOf())
+			wish := b.vc().Spec.RotateAfter
+			b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RotateAfter = nil })
+			b.reconcile()
+			require.Empty(t, b.rotated(), "it is wished for no more")
+			b.wish(func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.RotateAfter = wish })
+			b.reconcile()
+			require.Equal(t, said, b.rotated())
 			tc.mend(b)
 			require.Equal(t, "False Progressing: 1 of 3: all parts get to trust the new authorities", b.rotated())
 			require.Equal(t, []string{"tls.crt", "tls.key", "next.crt", "next.key"}, b.keysOf())

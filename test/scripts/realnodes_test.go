@@ -15,9 +15,9 @@ import (
 func TestTemplatesAreFilled(t *testing.T) {
 	t.Parallel()
 	const script = `start_in_node() { :; }; in_node() { :; }; user_kubeconfig() { :; }; image_name() { echo "image of $1"; }
-		cni_bin() { echo /cni; }; kubectl() { :; }; setup_vn_agent() { :; }
+		cni_bin() { echo /cni; }; kubectl() { :; }; setup_vn_agent() { :; }; act() { :; }; meta() { :; }
 		mkdir -p "$PKI"; touch "$PKI"/{serving-ca.crt,vn-agent-client-ca.crt,r1-vn-agent.crt,r1-vn-agent.key}
-		for id in r1 r1-2; do start_containerd $id; start_kubelet $id; start_kube_proxy $id; done; deploy_vn_agent r1 node
+		for id in r1 r1-2 meta; do start_containerd $id; start_kubelet $id; start_kube_proxy $id; done; deploy_vn_agent r1 node; start_manager
 		for name in coredns metrics-server; do fill "tenant/$name.yaml" CLUSTER_IP=10.97.0.10 IMAGE=image CA_BUNDLE=Y2E= >"$OUT/$name.yaml"; done`
 	folder := filepath.Join(t.TempDir(), `a & | \1 folder`)
 	output, err := bash(t, bed+script, "REALNODES_DIR="+folder)
@@ -34,7 +34,7 @@ func TestTemplatesAreFilled(t *testing.T) {
 		require.Empty(t, left.FindString(string(content)), file)
 		return err
 	}))
-	require.Equal(t, 11, files, "containerd and its network, kubelet and kube-proxy of two nodes, vn-agent, CoreDNS, metrics-server")
+	require.Equal(t, 19, files, "containerd and its network, kubelet and kube-proxy of three nodes, vn-agent, CoreDNS twice, metrics-server, volumes, vc-manager and its ClusterVersion")
 	second, err := os.ReadFile(filepath.Join(folder, "nodes", "r1-2", "kubelet.yaml"))
 	require.NoError(t, err)
 	require.Contains(t, string(second), "clientCAFile: "+folder+"/pki/r1/ca.crt}\n")

@@ -39,8 +39,10 @@ wait_provisioned() {
   show kubectl --kubeconfig meta.kubeconfig get virtualcluster "$PROVISIONED" -o wide
   key=$(cluster_key "$PROVISIONED")
   show kubectl --kubeconfig meta.kubeconfig get pods -n "$key" -o wide
-  meta get secret "$PROVISIONED-kubeconfig" -o 'jsonpath={.data.value}' | base64 -d >"$OUT/$PROVISIONED.kubeconfig"
   mkdir -p "$PKI/$PROVISIONED"
+  touch "$OUT/$PROVISIONED.kubeconfig" "$PKI/$PROVISIONED"/{ca,kubelet-client}.key
+  chmod 600 "$OUT/$PROVISIONED.kubeconfig" "$PKI/$PROVISIONED"/*.key
+  meta get secret "$PROVISIONED-kubeconfig" -o 'jsonpath={.data.value}' | base64 -d >"$OUT/$PROVISIONED.kubeconfig"
   for pair in ca kubelet-client; do
     for part in crt key; do
       meta get secret "$pair" -n "$key" -o "jsonpath={.data.tls\.$part}" | base64 -d >"$PKI/$PROVISIONED/$pair.$part"

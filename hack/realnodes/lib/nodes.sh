@@ -8,7 +8,7 @@ cluster_of() { echo "${1%%-*}"; }
 # node_name ID: prints the name of its Node in its cluster. nodes_of CLUSTER: prints the IDs of its nodes.
 node_name() { echo "node-$(node_number "$1")"; }
 nodes_of() { printf '%s\n' "${NODES[@]}" | grep -E "^$1(-[0-9]+)?\$"; }
-# node_zone ID: r1 has a node in each of two zones, and r2 one in zone b.
+# node_zone ID: r1 has a node in each of two zones, and the others one in zone b.
 node_zone() { if [[ $1 == r1 ]]; then echo a; else echo b; fi; }
 
 # cni_bin: prints the folder of the CNI plugins: Debian's, or that of most others; nothing without them.
@@ -98,16 +98,26 @@ start_containerd() {
   done
 }
 
-# import_images ID: imports bin/images into the node's containerd: where control planes run, those that they need, and
-# elsewhere all others.
-import_images() {
-  local archive
+# images_of ID: prints the names of the files in bin/images that a node has: where control planes run, those that they
+# need, and elsewhere all others.
+images_of() {
+  local archive name
   for archive in "$IMAGES"/*.tar; do
-    case $(basename "$archive" .tar) in
+    name=$(basename "$archive" .tar)
+    case $name in
       kube-* | vc-manager) [[ $1 == meta ]] || continue ;;
       pause | agnhost | etcd | coredns | local-path-provisioner) ;;
       *) [[ $1 != meta ]] || continue ;;
     esac
+    echo "$name"
+  done
+}
+
+# import_images ID: imports them into the node's containerd.
+import_images() {
+  local name archive
+  for name in $(images_of "$1"); do
+    archive=$IMAGES/$name.tar
     in_node "$1" ctr -n k8s.io images import "$archive" >>"$OUT/logs/images-$1.log" 2>&1 ||
       refuse "importing $archive failed, see $OUT/logs/images-$1.log" || return
   done
@@ -134,7 +144,7 @@ start_kube_proxy() {
   start_in_node "$id" kube-proxy "$BIN/kube-proxy" --config "$dir/kube-proxy.yaml" -v=2
 }
 
-# start_policy_enforcer ID: enforces the NetworkPolicies of the super cluster on its node, which the CNI plugins of the
+# start_policy_enforcer ID: enforces the NetworkPolicies of the cluster on its node, which the CNI plugins of the
 # bed ignore.
 start_policy_enforcer() {
   local id=$1 kubeconfig=$OUT/nodes/$1/nftpolicy.kubeconfig

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Volumes of super clusters, which are folders of their nodes. Sourced by ../lib.sh.
+# Volumes of clusters with nodes, which are folders of their nodes. Sourced by ../lib.sh.
 
-# start_storage SUPER: deploys local-path-provisioner in a super cluster, with StorageClass local-path.
+# start_storage CLUSTER: deploys local-path-provisioner in a cluster, with StorageClass local-path.
 start_storage() {
   fill node/local-path.yaml IMAGE="$(image_name local-path-provisioner)" HELPER="$(image_name agnhost)" >"$OUT/$1-local-path.yaml"
   kubectl --kubeconfig "$OUT/$1.kubeconfig" apply -f "$OUT/$1-local-path.yaml" >/dev/null

@@ -29,10 +29,10 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// TestRotation: all authorities of a control plane are replaced, while vc-manager is killed again and again. Clients that
+// TestAuthorities: all authorities of a control plane are replaced, while vc-manager is killed again and again. Clients that
 // know the old ones alone, by certificate or token, are refused at no time before they are to be, and a watch goes on; then
 // they are.
-func TestRotation(t *testing.T) {
+func TestAuthorities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Hour)
 	w.whole(t, "v1.37.2")

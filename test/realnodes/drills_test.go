@@ -1,0 +1,140 @@
+//go:build realnodes
+
+package realnodes_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// drilled is a tenant whose control plane has three members of etcd and two API servers.
+type drilled struct {
+	meta *cluster
+	name string
+	key  string
+	// written is how many ConfigMaps it has.
+	written int
+}
+
+// TestDrills: a control plane with three members of etcd loses programs, pods and authorities. Nothing that was written is
+// lost, and nobody lends a hand.
+func TestDrills(t *testing.T) {
+	t.Parallel()
+	d := newDrilled(t)
+	kill := func(member string) {
+		t.Helper()
+		output, err := exec.CommandContext(t.Context(), "pkill", "-KILL", "-f", fmt.Sprintf("advertise-client-urls=https://%s.etcd.%s.svc", member, d.key)).CombinedOutput()
+		require.NoError(t, err, "%s", output)
+	}
+	d.drill(t, "a member of etcd is killed", func() { kill("etcd-1") })
+	d.drill(t, "two members of etcd are killed", func() { kill("etcd-0"); kill("etcd-2") })
+	d.drill(t, "all pods of etcd are deleted", func() { d.meta.run(t, d.key, "delete", "pods", "etcd-0", "etcd-1", "etcd-2", "--wait=false") })
+	d.drill(t, "all pods are deleted at once, without a word", func() {
+		d.meta.run(t, d.key, "delete", "pods", "-l", "app.kubernetes.io/managed-by=vc-manager", "--grace-period=0", "--force")
+	})
+	d.drill(t, "vc-manager is killed in an upgrade", func() {
+		d.meta.run(t, "default", "patch", "clusterversion", d.name, "--type=merge", "-p", `{"spec": {"etcd": {"extraArgs": {"snapshot-count": "20000"}}, "apiServer": {"extraArgs": {"goaway-chance": "0"}}}}`)
+		for range 3 { // kubelets wait longer each time before they start it again
+			eventually(t, "vc-manager runs, and is killed", func(ctx context.Context) (bool, error) {
+				return exec.CommandContext(ctx, "pkill", "-KILL", "-x", "vc-manager").Run() == nil, nil
+			})
+		}
+	})
+	began := time.Now()
+	d.drill(t, "authorities are replaced", func() {
+		d.patch(t, "rotateAfter", time.Now())
+		d.rotated(t, "until spec.distrustAfter, which is not set")
+	})
+	d.drill(t, "those of before are trusted no more", func() {
+		d.patch(t, "distrustAfter", time.Now().Add(2*time.Second))
+		d.rotated(t, "True")
+	})
+	t.Logf("a rotation takes %.0f s", time.Since(began).Seconds())
+}
+
+// newDrilled makes such a tenant, which ends with the test.
+func newDrilled(t *testing.T) *drilled {
+	t.Helper()
+	d := &drilled{meta: connect(t, "meta"), name: "drilled"}
+	spec := d.meta.run(t, "default", "get", "clusterversion", "v1.37", "-o", `jsonpath={.spec}`)
+	d.meta.apply(t, "default", fmt.Sprintf(`{"apiVersion": "tenancy.x-k8s.io/v1alpha1", "kind": "ClusterVersion", "metadata": {"name": %q}, "spec": %s}`, d.name, spec))
+	d.meta.run(t, "default", "patch", "clusterversion", d.name, "--type=merge", "-p", `{"spec": {"backup": null, "etcd": {"replicas": 3}, "apiServer": {"replicas": 2}}}`)
+	t.Cleanup(func() {
+		for _, object := range []string{"virtualcluster/", "clusterversion/"} {
+			output, err := d.meta.command(context.WithoutCancel(t.Context()), t, "default", "delete", object+d.name, "--ignore-not-found", "--timeout=180s").CombinedOutput()
+			if err != nil {
+				t.Errorf("%s", output)
+			}
+		}
+	})
+	d.drill(t, "it is made", func() {
+		d.meta.apply(t, "default", fmt.Sprintf(`{"apiVersion": "tenancy.x-k8s.io/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": "drilled", "namespace": "default"}, "spec": {
+			"clusterVersionName": "drilled", "serviceCIDRs": ["10.101.0.0/16"], "serviceNodePortRange": "32600-32699",
+			"exposure": {"type": "NodePort", "hosts": [%q], "nodePort": 30445}}}`, addressOfNode(t, d.meta, "node-1")))
+		d.meta.run(t, "default", "wait", "virtualcluster/"+d.name, "--for=create", "--timeout=10s")
+		d.meta.run(t, "default", "wait", "virtualcluster/"+d.name, "--for=condition=UpToDate", "--timeout=300s")
+		d.key = d.meta.run(t, "default", "get", "virtualcluster", d.name, "-o", "jsonpath={.status.clusterNamespace}")
+	})
+	return d
+}
+
+// patch sets a time in the spec.
+func (d *drilled) patch(t *testing.T, field string, at time.Time) {
+	t.Helper()
+	d.meta.run(t, "default", "patch", "virtualcluster", d.name, "--type=merge", "-p", fmt.Sprintf(`{"spec": {%q: %q}}`, field, at.UTC().Format(time.RFC3339)))
+}
+
+// rotated waits until condition Rotated says something: in its message or its status.
+func (d *drilled) rotated(t *testing.T, says string) {
+	t.Helper()
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, 10*time.Minute, true, func(context.Context) (bool, error) {
+		said, err := d.meta.try(t, "default", "get", "virtualcluster", d.name, "-o", `jsonpath={.status.conditions[?(@.type=="Rotated")]['message','status']}`)
+		return err == nil && strings.Contains(said, says), nil
+	}), says)
+}
+
+// drill lets something happen, waits until the control plane takes a write again and until all of it is whole, says how
+// long that took, and demands that all is there that was written before.
+func (d *drilled) drill(t *testing.T, what string, happens func()) {
+	t.Helper()
+	began := time.Now()
+	happens()
+	var tenant *cluster
+	until := func(condition wait.ConditionWithContextFunc) float64 {
+		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, 5*time.Minute, true, condition), what)
+		return time.Since(began).Seconds()
+	}
+	writes := until(func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		tenant = d.meta.tenantOf(t, d.name)
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("drill-%d", d.written), Namespace: "default"}}
+		_, err := tenant.client.CoreV1().ConfigMaps("default").Create(ctx, config, metav1.CreateOptions{})
+		return err == nil || strings.Contains(err.Error(), "already exists"), nil
+	})
+	d.written++
+	whole := until(func(ctx context.Context) (bool, error) {
+		said, err := d.meta.try(t, "default", "get", "virtualcluster", d.name, "-o", `jsonpath={.status.conditions[?(@.type=="UpToDate")].status}`)
+		ready, others := d.meta.try(t, d.key, "get", "statefulset/etcd", "deployment/kube-apiserver", "deployment/kube-controller-manager", "-o", `jsonpath={range .items[*]}{.status.readyReplicas} {end}`)
+		return err == nil && others == nil && said == "True" && ready == "3 2 1 ", nil
+	})
+	list, err := tenant.client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	names := []string{}
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].Name, "drill-") {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	require.Len(t, names, d.written, "all is there that was written")
+	t.Logf("%s: takes a write after %.0f s, is whole after %.0f s", what, writes, whole)
+}
