@@ -348,3 +348,25 @@ func TestCertificates(t *testing.T) {
 		require.ErrorContains(t, err, "spec.serviceCIDRs: ", cidr)
 	}
 }
+
+// TestWhoIsReplaced: programs are replaced when they are to trust others, or to sign with another key, and no others are.
+func TestWhoIsReplaced(t *testing.T) {
+	t.Parallel()
+	for authority, want := range map[string][]string{
+		controlplane.CA:              {controlplane.APIServer, controlplane.ControllerManager},
+		controlplane.EtcdCA:          {controlplane.Etcd, controlplane.APIServer},
+		controlplane.FrontProxyCA:    {controlplane.APIServer, controlplane.ControllerManager},
+		controlplane.ServiceAccounts: {controlplane.APIServer, controlplane.ControllerManager},
+	} {
+		c := sample()
+		c.Trusted = map[string]string{authority: "another"}
+		before, after := pods(sample()), pods(c)
+		var replaced []string
+		for name := range before {
+			if !cmp.Equal(before[name], after[name]) {
+				replaced = append(replaced, name)
+			}
+		}
+		require.ElementsMatch(t, want, replaced, authority)
+	}
+}

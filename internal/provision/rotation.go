@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -188,7 +189,7 @@ type step struct {
 }
 
 // rotate begins the next phase of each authority where it may begin: all parts are whole in this one, and nothing of an
-// earlier one runs. again is shortened to when it may.
+// earlier one runs. Nor is the last one over before. again is shortened to when it may.
 func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
 	steps, begin, err := s.steps(&vc.Spec)
 	if err != nil {
@@ -203,7 +204,8 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 			return err
 		}
 	}
-	if begin {
+	over := spec.RotateAfter != nil && isOver(steps) && !meta.IsStatusConditionTrue(vc.Status.Conditions, tenancyv1alpha1.ConditionRotated)
+	if begin || over {
 		ending, err := s.ending(ctx)
 		if err != nil {
 			return err
@@ -211,11 +213,16 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 		if ending != nil {
 			*again = min(*again, s.looksAgain(ending))
 			report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf(
-				"The next phase begins when a pod has ended: kubectl -n %s get pod %s", s.namespace, ending.Name)})
+				"It goes on when a pod of before has ended: kubectl -n %s get pod %s", s.namespace, ending.Name)})
 			return nil
 		}
 	}
 	return s.take(ctx, steps, spec.RotateAfter != nil, report, again)
+}
+
+// isOver reports whether nothing is next for any authority.
+func isOver(steps []step) bool {
+	return !slices.ContainsFunc(steps, func(next step) bool { return next.data != nil || next.waits != tenancy.Reason{} || !next.at.IsZero() })
 }
 
 // take begins the phases that begin, and says what there is to say. isWished is whether authorities are to be as new as a

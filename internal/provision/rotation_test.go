@@ -175,7 +175,17 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, "False Progressing: 3 of 3: all parts get to trust the new authorities alone", b.rotated())
 	b.reconcile()
 	require.Equal(t, "False Progressing: 3 of 3: all parts get to trust the new authorities alone", b.rotated(), "until they do")
+	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: root, Name: "of-before", Labels: controlplane.Labels(controlplane.APIServer), Finalizers: []string{"example.com/test"},
+	}}
+	b.create(old)
+	b.delete(old.DeepCopy())
 	b.made()
+	require.Equal(t, "False Progressing: It goes on when a pod of before has ended: kubectl -n "+root+" get pod of-before", b.rotated())
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(old), old))
+	old.Finalizers = nil
+	b.update(old)
+	b.reconcile()
 	require.Equal(t, "True Whole: ", b.rotated())
 	for _, name := range controlplane.Authorities() {
 		require.Equal(t, []string{"new"}, b.trusts(name, names), name)
@@ -325,7 +335,7 @@ func TestARotationWaits(t *testing.T) {
 		},
 		"for a pod that ends": {
 			before: func(b *bed) { ending(b, controlplane.APIServer) },
-			said:   "False Progressing: The next phase begins when a pod has ended: kubectl -n " + root + " get pod of-before",
+			said:   "False Progressing: It goes on when a pod of before has ended: kubectl -n " + root + " get pod of-before",
 			mend: func(b *bed) {
 				pod := &corev1.Pod{}
 				require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "of-before"}, pod))
@@ -336,7 +346,7 @@ func TestARotationWaits(t *testing.T) {
 		},
 		"for a backup": {
 			before: func(b *bed) { ending(b, controlplane.EtcdBackup) },
-			said:   "False Progressing: The next phase begins when a pod has ended: kubectl -n " + root + " get pod of-before",
+			said:   "False Progressing: It goes on when a pod of before has ended: kubectl -n " + root + " get pod of-before",
 			mend: func(b *bed) {
 				pod := &corev1.Pod{}
 				require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "of-before"}, pod))
