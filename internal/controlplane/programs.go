@@ -38,6 +38,8 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 		flags: server.Flags().With(Flags{
 			"etcd-cafile": certificates.Certificate(EtcdCA), "etcd-certfile": certificates.Certificate("etcd-client"), "etcd-keyfile": certificates.Key("etcd-client"),
 			"endpoint-reconciler-type": "none", "shutdown-delay-duration": "10s", "shutdown-send-retry-after": "true", "goaway-chance": "0.001", "profiling": "false",
+			// Whoever verifies tokens gets the keys where the issuer is, and not at the address of a pod of the meta cluster.
+			"service-account-jwks-uri": server.Issuer + "/openid/v1/jwks",
 			// The syncer has a token of its own for each pod, and renews it.
 			"service-account-extend-token-expiration": "false",
 		}),
