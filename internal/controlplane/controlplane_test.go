@@ -187,7 +187,7 @@ func TestFlags(t *testing.T) {
 			"--service-cluster-ip-range": "10.97.0.0/16,fd97::/112", "--service-node-port-range": "30100-30199", "--endpoint-reconciler-type": "none",
 			"--service-account-issuer": "https://kubernetes.default.svc.acme.local", "--service-account-jwks-uri": "https://kubernetes.default.svc.acme.local/openid/v1/jwks",
 			"--kubelet-certificate-authority": files + "ca.crt",
-			"--etcd-servers": "https://etcd-0.etcd.default-abc123-acme.svc:2379,https://etcd-1.etcd.default-abc123-acme.svc:2379,https://etcd-2.etcd.default-abc123-acme.svc:2379",
+			"--etcd-servers":                  "https://etcd-0.etcd.default-abc123-acme.svc:2379,https://etcd-1.etcd.default-abc123-acme.svc:2379,https://etcd-2.etcd.default-abc123-acme.svc:2379",
 		}},
 		"a controller manager": {program: controlplane.ControllerManager, want: map[string]string{
 			"--leader-elect": "true", "--kubeconfig": files + "controller-manager.kubeconfig", "--cluster-signing-key-file": files + "signer.key",

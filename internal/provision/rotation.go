@@ -172,8 +172,11 @@ func (s *secrets) sayRotating(vc *tenancyv1alpha1.VirtualCluster, report *report
 	switch {
 	case said != tenancy.Reason{}:
 		report.set(tenancyv1alpha1.ConditionRotated, said)
-	case before != nil && before.Reason == tenancyv1alpha1.ReasonWaiting: // it is wished for no more
+	case before == nil || before.Reason != tenancyv1alpha1.ReasonWaiting:
+	case vc.Spec.RotateAfter == nil: // it is wished for no more
 		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
+	default: // what was written then was not said
+		report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[alone]})
 	}
 }
 

@@ -173,6 +173,9 @@ func TestRotation(t *testing.T) {
 	b.reconcile()
 	require.Equal(t, []string{"tls.crt", "tls.key"}, b.keysOf())
 	require.Equal(t, "False Progressing: 3 of 3: all parts get to trust the new authorities alone", b.rotated())
+	vc := b.vc()
+	meta.SetStatusCondition(&vc.Status.Conditions, metav1.Condition{Type: tenancyv1alpha1.ConditionRotated, Status: metav1.ConditionFalse, Reason: tenancyv1alpha1.ReasonWaiting})
+	require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), vc)) // as if vc-manager had been killed before it said so
 	b.reconcile()
 	require.Equal(t, "False Progressing: 3 of 3: all parts get to trust the new authorities alone", b.rotated(), "until they do")
 	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

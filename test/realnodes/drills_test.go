@@ -30,23 +30,28 @@ type drilled struct {
 func TestDrills(t *testing.T) {
 	t.Parallel()
 	d := newDrilled(t)
-	kill := func(member string) {
-		t.Helper()
-		output, err := exec.CommandContext(t.Context(), "pkill", "-KILL", "-f", fmt.Sprintf("advertise-client-urls=https://%s.etcd.%s.svc", member, d.key)).CombinedOutput()
-		require.NoError(t, err, "%s", output)
-	}
-	d.drill(t, "a member of etcd is killed", func() { kill("etcd-1") })
-	d.drill(t, "two members of etcd are killed", func() { kill("etcd-0"); kill("etcd-2") })
-	d.drill(t, "all pods of etcd are deleted", func() { d.meta.run(t, d.key, "delete", "pods", "etcd-0", "etcd-1", "etcd-2", "--wait=false") })
+	d.drill(t, "a member of etcd is killed", func() { d.kill(t, "etcd-1") })
+	d.drill(t, "two members of etcd are killed", func() { d.kill(t, "etcd-0", "etcd-2") })
+	d.drill(t, "all pods of etcd are deleted", func() { d.meta.run(t, d.key, "delete", "pods", "etcd-0", "etcd-1", "etcd-2") })
 	d.drill(t, "all pods are deleted at once, without a word", func() {
 		d.meta.run(t, d.key, "delete", "pods", "-l", "app.kubernetes.io/managed-by=vc-manager", "--grace-period=0", "--force")
 	})
 	d.drill(t, "vc-manager is killed in an upgrade", func() {
 		d.meta.run(t, "default", "patch", "clusterversion", d.name, "--type=merge", "-p", `{"spec": {"etcd": {"extraArgs": {"snapshot-count": "20000"}}, "apiServer": {"extraArgs": {"goaway-chance": "0"}}}}`)
-		for range 3 { // kubelets wait longer each time before they start it again
-			eventually(t, "vc-manager runs, and is killed", func(ctx context.Context) (bool, error) {
-				return exec.CommandContext(ctx, "pkill", "-KILL", "-x", "vc-manager").Run() == nil, nil
-			})
+		killed := map[string]bool{}
+		eventually(t, "both vc-managers are killed, twice", func(ctx context.Context) (bool, error) { // kubelets wait longer each time before they start it again
+			running, _ := exec.CommandContext(ctx, "pgrep", "-x", "-r", "R,S,D", "vc-manager").Output() // it fails where there is none
+			for _, process := range strings.Fields(string(running)) {
+				killed[process] = exec.CommandContext(ctx, "kill", "-KILL", process).Run() == nil || killed[process]
+			}
+			return len(killed) >= 4, nil
+		})
+		for component, argument := range map[string]string{"etcd": "--snapshot-count=20000", "kube-apiserver": "--goaway-chance=0"} {
+			require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, 5*time.Minute, true, func(context.Context) (bool, error) {
+				commands, err := d.meta.try(t, d.key, "get", "pods", "-l", "app.kubernetes.io/name="+component, "-o", `jsonpath={range .items[*]}{.spec.containers[0].command}{"\n"}{end}`)
+				pods := strings.Count(commands, "\n")
+				return err == nil && pods > 0 && strings.Count(commands, argument) == pods, nil
+			}), argument)
 		}
 	})
 	began := time.Now()
@@ -85,6 +90,24 @@ func newDrilled(t *testing.T) *drilled {
 		d.key = d.meta.run(t, "default", "get", "virtualcluster", d.name, "-o", "jsonpath={.status.clusterNamespace}")
 	})
 	return d
+}
+
+// kill kills the programs of members of etcd, and waits until they were started again.
+func (d *drilled) kill(t *testing.T, members ...string) {
+	t.Helper()
+	restarts := func(member string) string {
+		said, _ := d.meta.try(t, d.key, "get", "pod", member, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+		return said
+	}
+	before := map[string]string{}
+	for _, member := range members {
+		before[member] = restarts(member)
+		output, err := exec.CommandContext(t.Context(), "pkill", "-KILL", "-f", fmt.Sprintf("advertise-client-urls=https://%s.etcd.%s.svc", member, d.key)).CombinedOutput()
+		require.NoError(t, err, "%s", output)
+	}
+	for _, member := range members {
+		eventually(t, member+" is started again", func(context.Context) (bool, error) { return restarts(member) != before[member], nil })
+	}
 }
 
 // patch sets a time in the spec.
