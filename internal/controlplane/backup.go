@@ -111,7 +111,7 @@ func (c *ControlPlane) Restore(backup *batchv1.Job, generation int64) (*batchv1.
 		"--bump-revision="+strconv.FormatInt((generation-GenerationOf(backup))*revisions, 10), "--mark-compacted")
 	job.Annotations = map[string]string{annotationSource: backup.Name, annotationGeneration: number}
 	job.Spec.BackoffLimit = ptr.To[int32](0) // what is half made is not made whole: another Job has another volume
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: c.meta(Etcd, volumeOf(generation)+"-"+member), Spec: etcdClaim()}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: c.meta(Etcd, ClaimName(member, generation)), Spec: etcdClaim()}
 	mount(&job.Spec.Template.Spec, volumeName, claim.Name, dataFolder)
 	return job, claim
 }
@@ -121,7 +121,7 @@ func backupFile(slot int32) string { return path.Join(backupFolder, fmt.Sprintf(
 // job returns a Job with the snapshots that runs a command of the image of etcd, once.
 func (c *ControlPlane) job(component, name string, of *program, resources corev1.ResourceRequirements, command ...string) *batchv1.Job {
 	of.component, of.template = component, &tenancyv1alpha1.ComponentTemplate{Image: c.Version.Spec.Etcd.Image, Resources: resources}
-	pod := of.pod(c.Trusted)
+	pod := of.pod(c)
 	container := &pod.Spec.Containers[0]
 	container.Command, container.StartupProbe, container.LivenessProbe, container.ReadinessProbe = command, nil, nil, nil
 	pod.Spec.RestartPolicy, pod.Spec.TopologySpreadConstraints = corev1.RestartPolicyNever, nil

@@ -238,15 +238,16 @@ func TestStore(t *testing.T) {
 		{store: controlplane.NewStore(), want: map[string]string{
 			"initial-cluster": "etcd-0=https://etcd-0.etcd.default-abc123-acme.svc:2380", "initial-cluster-state": "new",
 		}},
-		{store: controlplane.Store{Pods: 3, Members: []string{"etcd-0", "etcd-2"}}, want: map[string]string{
-			"initial-cluster":       "etcd-0=https://etcd-0.etcd.default-abc123-acme.svc:2380,etcd-2=https://etcd-2.etcd.default-abc123-acme.svc:2380",
-			"initial-cluster-state": "existing",
+		{store: controlplane.Store{Pods: 3, Members: []string{"etcd-0", "etcd-2"}, Joining: "etcd-2", Claims: map[string]string{"etcd-1": "b", "etcd-0": "a"}}, want: map[string]string{
+			"initial-cluster":       "joined-etcd-0=https://etcd-0.etcd.default-abc123-acme.svc:2380,etcd-2=https://etcd-2.etcd.default-abc123-acme.svc:2380",
+			"initial-cluster-state": "existing", "claims": "etcd-0=a,etcd-1=b",
 		}},
 	} {
 		told := c.Told(tc.store)
 		require.Empty(t, cmp.Diff(tc.want, told.Data))
 		require.Equal(t, tc.store.New, controlplane.IsNew(told))
 		require.EqualValues(t, len(tc.store.Members), controlplane.MembersOf(told))
+		require.Empty(t, cmp.Diff(tc.store.Claims, controlplane.StoreOf(told, nil, nil).Claims))
 	}
 	set := func(pods int32) *appsv1.StatefulSet { return c.Etcd(store(pods))[2].(*appsv1.StatefulSet) }
 	require.EqualValues(t, 3, *set(3).Spec.Replicas)

@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,8 +34,12 @@ type Store struct {
 	Pods int32
 	// Members are the names of those that are members, in the order of their names: whom one joins that has no data.
 	Members []string
-	// New is whether there was none before: its first member then makes it. Later a member without data joins the others,
-	// and does not start where there are none.
+	// Joining is the name of the member that was added and has not joined, "" for none. Others that have no data do not
+	// start: etcd would take them back as who they were, and they have forgotten what they have promised.
+	Joining string
+	// Claims are the UIDs of the claims that members had when they were whole, by their names.
+	Claims map[string]string
+	// New is whether there was none before: its first member then makes it.
 	New bool
 	// Generation is how often another store has taken its place, 0 for never: its volumes have other names then.
 	Generation int64
@@ -46,6 +52,7 @@ type Store struct {
 const (
 	initialCluster      = "initial-cluster"
 	initialClusterState = "initial-cluster-state"
+	claimsKey           = "claims"
 	storeGeneration     = "generation"
 	restoredFrom        = "restored-from"
 	kubernetesVersion   = "kubernetes-version"
@@ -83,18 +90,27 @@ func number(text string) int64 {
 }
 
 // Told returns the ConfigMap by which a pod that has no data yet knows the others. It is no part of the pods: they are
-// not outdated by a member more.
+// not outdated by a member more. A pod that has no data starts only where a member has its name, and etcd compares their
+// addresses alone: but for the one that joins, members are called otherwise here.
 func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 	peers := make([]string, 0, len(store.Members))
 	for _, name := range store.Members {
-		peers = append(peers, name+"="+c.address(name).Peer)
+		called := "joined-" + name
+		if store.New || name == store.Joining {
+			called = name
+		}
+		peers = append(peers, called+"="+c.address(name).Peer)
 	}
 	state := "existing"
 	if store.New {
 		state = "new"
 	}
 	told := &corev1.ConfigMap{ObjectMeta: c.meta(Etcd, Etcd), Data: map[string]string{initialCluster: strings.Join(peers, ","), initialClusterState: state}}
-	for key, value := range map[string]string{restoredFrom: store.Restored, kubernetesVersion: store.Version} {
+	claims := make([]string, 0, len(store.Claims))
+	for _, name := range slices.Sorted(maps.Keys(store.Claims)) {
+		claims = append(claims, name+"="+store.Claims[name])
+	}
+	for key, value := range map[string]string{restoredFrom: store.Restored, kubernetesVersion: store.Version, claimsKey: strings.Join(claims, ",")} {
 		if value != "" {
 			told.Data[key] = value
 		}
@@ -110,13 +126,31 @@ func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 func StoreOf(told *corev1.ConfigMap, set *appsv1.StatefulSet, servers *appsv1.Deployment) Store {
 	switch {
 	case told != nil:
-		return Store{Generation: number(told.Data[storeGeneration]), Restored: told.Data[restoredFrom], Version: told.Data[kubernetesVersion], New: IsNew(told)}
+		return Store{
+			Generation: number(told.Data[storeGeneration]), Restored: told.Data[restoredFrom], Version: told.Data[kubernetesVersion], Claims: claimsOf(told), New: IsNew(told),
+		}
 	case set.ResourceVersion != "":
 		return Store{Generation: SetGeneration(set)}
 	default:
 		return Store{Generation: GenerationOf(servers), New: servers.ResourceVersion == ""}
 	}
 }
+
+// claimsOf returns the claims that the ConfigMap of a store names, nil for none.
+func claimsOf(told *corev1.ConfigMap) (claims map[string]string) {
+	for text := range strings.SplitSeq(told.Data[claimsKey], ",") {
+		if name, uid, names := strings.Cut(text, "="); names {
+			if claims == nil {
+				claims = map[string]string{}
+			}
+			claims[name] = uid
+		}
+	}
+	return claims
+}
+
+// ClaimName returns the name of the claim of a member, in a store of a generation.
+func ClaimName(member string, generation int64) string { return volumeOf(generation) + "-" + member }
 
 // SetGeneration returns the generation of the store that a StatefulSet is of: the names of its volumes say it.
 func SetGeneration(set *appsv1.StatefulSet) int64 {
@@ -175,7 +209,7 @@ func (c *ControlPlane) Etcd(store Store) []client.Object {
 		probe: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: intstr.FromInt(etcdHealthPort)}},
 		ports: []int32{clientPort, peerPort},
 	}
-	pod := of.pod(c.Trusted)
+	pod := of.pod(c)
 	container := &pod.Spec.Containers[0]
 	container.ReadinessProbe.HTTPGet = &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(etcdHealthPort)}
 	container.Env = append(container.Env,

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -42,12 +41,11 @@ type program struct {
 // Some programs read them once. Written by vc-manager; read by kubelets.
 const annotationTrusted = "tenancy.x-k8s.io/trusted-"
 
-// pod returns the template of a program's pods: what PodSecurity restricted demands, and no token. trusted is that of
-// ControlPlane.
-func (p *program) pod(trusted map[string]string) corev1.PodTemplateSpec {
+// pod returns the template of a program's pods: what PodSecurity restricted demands, and no token.
+func (p *program) pod(of *ControlPlane) corev1.PodTemplateSpec {
 	annotations := map[string]string{}
 	for _, name := range slices.Concat(p.authorities, p.keys) { // a key is replaced with those who trust it
-		annotations[annotationTrusted+name] = trusted[name]
+		annotations[annotationTrusted+name] = of.Trusted[name]
 	}
 	container := corev1.Container{
 		Name: p.component, Image: p.template.Image, Command: append([]string{p.component}, p.flags.With(p.template.ExtraArgs).Args()...),
@@ -64,7 +62,7 @@ func (p *program) pod(trusted map[string]string) corev1.PodTemplateSpec {
 	for _, port := range p.ports {
 		container.Ports = append(container.Ports, corev1.ContainerPort{ContainerPort: port, Protocol: corev1.ProtocolTCP})
 	}
-	return corev1.PodTemplateSpec{
+	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: Labels(p.component), Annotations: annotations},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(cmp.Or(p.grace, 30)),
@@ -77,6 +75,8 @@ func (p *program) pod(trusted map[string]string) corev1.PodTemplateSpec {
 			Volumes:                   []corev1.Volume{p.certificates()},
 		},
 	}
+	p.addFiles(&template, of.FileSums)
+	return template
 }
 
 // certificates returns the volume with the files of a program: those of all its Secrets, replaced together, and of what it
@@ -91,9 +91,7 @@ func (p *program) certificates() corev1.Volume {
 	}
 	annotations := &corev1.DownwardAPIProjection{}
 	for _, name := range p.authorities {
-		annotations.Items = append(annotations.Items, corev1.DownwardAPIVolumeFile{
-			Path: name + ".crt", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.annotations['%s%s']", annotationTrusted, name)},
-		})
+		annotations.Items = append(annotations.Items, ofAnnotation(annotationTrusted+name, name+".crt"))
 	}
 	if len(annotations.Items) > 0 {
 		projected.Sources = append(projected.Sources, corev1.VolumeProjection{DownwardAPI: annotations})

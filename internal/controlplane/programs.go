@@ -44,7 +44,7 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 			"service-account-extend-token-expiration": "false",
 		}),
 	}
-	pod := of.pod(c.Trusted)
+	pod := of.pod(c)
 	pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = https("/readyz", apiServerPort)
 	if c.Agents {
 		project(pod.Spec.Volumes[0].Projected, KubeletClient, corev1.KeyToPath{Key: ServingCAKey, Path: "kubelet-ca.crt"})
@@ -82,7 +82,7 @@ func (c *ControlPlane) ControllerManager() []client.Object {
 			"controllers": "*,bootstrapsigner,tokencleaner",
 		}),
 	}
-	pod := of.pod(c.Trusted)
+	pod := of.pod(c)
 	project(pod.Spec.Volumes[0].Projected, CA, pair(signer)...)
 	project(pod.Spec.Volumes[0].Projected, ManagerUser, corev1.KeyToPath{Key: KubeconfigKey, Path: ManagerUser + ".kubeconfig"})
 	folder(&pod.Spec, "tmp", "/tmp")

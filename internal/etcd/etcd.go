@@ -32,6 +32,8 @@ type Member struct {
 	// Name is that of its pod, which has its peer URL; "" is no pod's.
 	Name string
 	ID   uint64
+	// Joined is whether it has ever run.
+	Joined bool
 	// Learner is whether it has no vote yet.
 	Learner bool
 	// Leader is whether it leads the others.
@@ -79,7 +81,7 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	members := make([]Member, len(list.Members))
 	var group sync.WaitGroup
 	for i, of := range list.Members {
-		members[i] = Member{Name: c.nameOf(of), ID: of.ID, Learner: of.IsLearner}
+		members[i] = Member{Name: c.nameOf(of), ID: of.ID, Joined: of.Name != "", Learner: of.IsLearner}
 		group.Go(func() { c.ask(asked, of, &members[i]) })
 	}
 	group.Wait()
@@ -106,7 +108,7 @@ func (c *Client) ask(ctx context.Context, of *etcdserverpb.Member, member *Membe
 	case member.Name == "":
 		member.Sick = "it is no pod's"
 		return
-	case of.Name == "":
+	case !member.Joined:
 		member.Sick = "it has not joined"
 		return
 	}
@@ -137,6 +139,16 @@ func (c *Client) Add(ctx context.Context, peerURL string) error {
 	defer cancel()
 	if _, err := c.client.MemberAddAsLearner(ctx, []string{peerURL}); err != nil && !errors.Is(err, rpctypes.ErrPeerURLExist) {
 		return fmt.Errorf("adding %s to etcd: %w", peerURL, err)
+	}
+	return nil
+}
+
+// Remove takes a member out: nothing of what it has counts any more.
+func (c *Client) Remove(ctx context.Context, id uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if _, err := c.client.MemberRemove(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrMemberNotFound) {
+		return fmt.Errorf("removing a member of etcd: %w", err)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 type Pod struct {
 	Name string
 	// Ready is whether the kubelet finds it so, Running whether its program runs, Outdated whether it is not as it is to
-	// be, and Ending whether it was deleted and has not ended.
-	Ready, Running, Outdated, Ending bool
+	// be, Ending whether it was deleted and has not ended, and Lost whether its volume is another one than its member had.
+	Ready, Running, Outdated, Ending, Lost bool
 }
 
 // Action is what is done next. At most one of its fields is set; none is: nothing is left to do.
@@ -20,16 +20,19 @@ type Action struct {
 	Wait string
 	// Replace is the pod that is deleted, so that another takes its place, and Add the pod whose member is added.
 	Replace, Add string
-	// Promote is the ID of the member that gets its vote.
-	Promote uint64
+	// Promote is the ID of the member that gets its vote, and Remove that of the one that is taken out.
+	Promote, Remove uint64
 }
 
 // Next returns what is done next for a store to have the pods of these names, all as they are to be. Every member is
 // whole before another one is touched, so that a majority stays whatever happens meanwhile, and as the store is read
 // again before each step, a step that was taken and forgotten is found:
 //
-//	a sick pod that is outdated → wait for whoever is sick → a learner's vote → other outdated pods, the leader's last →
-//	a member more
+//	a member without its volume, or a sick pod that is outdated → wait for whoever is sick → a learner's vote →
+//	other outdated pods, the leader's last → a member more
+//
+// A member that has lost its volume is taken out while all others are whole, and is added as one of those that are
+// missing: it has forgotten what it has promised.
 //
 // A pod is sick when neither the kubelet nor the store has it whole: one that only one of them has lost may be the
 // majority's. While another one is sick too, or the store does not answer, its members may be about to find a majority
@@ -57,7 +60,10 @@ func Next(names []string, pods []Pod, members []Member) Action {
 	var waits string
 	for _, member := range members {
 		pod, exists := podOf[member.Name]
-		if member.Sick != "" && exists && !pod.Ready && pod.Outdated && (sick == 1 || !pod.Running) {
+		switch {
+		case member.Sick != "" && exists && pod.Lost && sick == 1:
+			return Action{Remove: member.ID}
+		case member.Sick != "" && exists && !pod.Ready && pod.Outdated && (sick == 1 || !pod.Running):
 			return Action{Replace: pod.Name}
 		}
 		waits = cmp.Or(waits, lacks(member, pod, exists))
@@ -102,6 +108,11 @@ func silent(pods []Pod) Action {
 	for _, pod := range pods {
 		if pod.Outdated && !pod.Ready && (!pod.Running || len(pods) == 1) {
 			return Action{Replace: pod.Name}
+		}
+	}
+	for _, pod := range pods {
+		if pod.Lost {
+			return Action{Wait: "it does not answer, and " + pod.Name + " has another volume than it had; spec.restoreFrom of the VirtualCluster restores a backup"}
 		}
 	}
 	return Action{Wait: "it does not answer"}

@@ -19,7 +19,7 @@ type state struct {
 	notReady        bool
 	stopped         bool
 	outdated        bool
-	ending          bool
+	ending, lost    bool
 	learner, leader bool
 	sick            string
 }
@@ -121,6 +121,27 @@ func TestNext(t *testing.T) {
 			want: etcd.Action{Wait: "etcd-0 is not whole: it does not answer"},
 		},
 		{
+			name: "one has lost its volume, and is outdated", wanted: 3,
+			is:   []state{{ordinal: 0, outdated: true}, {ordinal: 1, notReady: true, stopped: true, outdated: true, lost: true, sick: "it does not answer"}, {ordinal: 2}},
+			want: etcd.Action{Remove: 101},
+		},
+		{
+			name: "it was taken out", wanted: 3,
+			is: []state{{ordinal: 0, outdated: true}, {ordinal: 1, noMember: true, notReady: true, stopped: true}, {ordinal: 2}}, want: etcd.Action{Add: "etcd-1"},
+		},
+		{
+			name: "one has another volume, and is whole with it", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, lost: true}, {ordinal: 2}},
+		},
+		{
+			name: "one has lost its volume while another one is sick", wanted: 3,
+			is:   []state{{ordinal: 0, sick: "it follows no leader"}, {ordinal: 1, notReady: true, stopped: true, lost: true, sick: "it does not answer"}, {ordinal: 2}},
+			want: etcd.Action{Wait: "etcd-0 is not whole: it follows no leader"},
+		},
+		{
+			name: "the only one has lost its volume", wanted: 1, is: []state{{ordinal: 0, noMember: true, notReady: true, stopped: true, lost: true}},
+			want: etcd.Action{Wait: "it does not answer, and etcd-0 has another volume than it had; spec.restoreFrom of the VirtualCluster restores a backup"},
+		},
+		{
 			name: "of two none is replaced", wanted: 3, is: []state{{ordinal: 0, outdated: true, leader: true}, {ordinal: 1, outdated: true}},
 			want: etcd.Action{Add: "etcd-2"},
 		},
@@ -139,7 +160,7 @@ func TestNext(t *testing.T) {
 					name = ""
 				}
 				if !is.noPod {
-					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending})
+					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending, Lost: is.lost})
 				}
 				if !is.noMember {
 					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Learner: is.learner, Leader: is.leader, Sick: is.sick}) //nolint:gosec // a handful
@@ -166,7 +187,7 @@ func FuzzNext(f *testing.F) {
 			ready, sick := take(2) == 0, take(2) == 0
 			hasPod, isMember := take(4) > 0, take(4) > 0
 			if hasPod {
-				pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0})
+				pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Lost: take(3) == 0})
 			}
 			if isMember {
 				member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Learner: take(4) == 0, Leader: take(3) == 0} //nolint:gosec // a handful
@@ -178,9 +199,12 @@ func FuzzNext(f *testing.F) {
 			whole[name] = hasPod && isMember && !sick && (ready || members[len(members)-1].Learner)
 		}
 		action := etcd.Next(names, pods, members)
-		require.LessOrEqual(t, len(slices.DeleteFunc([]bool{action.Wait != "", action.Replace != "", action.Add != "", action.Promote != 0}, func(is bool) bool { return !is })), 1)
+		require.LessOrEqual(t, len(slices.DeleteFunc([]bool{action.Wait != "", action.Replace != "", action.Add != "", action.Promote != 0, action.Remove != 0}, func(is bool) bool { return !is })), 1)
 		touches := action.Add != "" || action.Promote != 0 || whole[action.Replace]
 		for _, member := range members {
+			if action.Remove != 0 {
+				require.Equal(t, member.ID == action.Remove, member.Sick != "", "%s is taken out alone while others answer", member.Name)
+			}
 			if touches && member.Name != action.Replace {
 				require.True(t, whole[member.Name], "%+v while %s is not whole", action, member.Name)
 			}

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,6 +34,7 @@ type EtcdClient interface {
 	Members(ctx context.Context) ([]etcd.Member, error)
 	Add(ctx context.Context, peerURL string) error
 	Promote(ctx context.Context, id uint64) error
+	Remove(ctx context.Context, id uint64) error
 	Close()
 }
 
@@ -50,6 +52,8 @@ type store struct {
 	told    *corev1.ConfigMap
 	set     *appsv1.StatefulSet
 	servers *appsv1.Deployment
+	// files are those of the ClusterVersion that is wanted.
+	files files
 	// state is what they say.
 	state controlplane.Store
 }
@@ -152,6 +156,10 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 	if err != nil || len(pods) == 0 {
 		return s.waits("it has no pods"), err
 	}
+	claims, err := s.claims(ctx, states) // before members are asked: those that answer then have these, or had them before
+	if err != nil {
+		return tenancy.Reason{}, err
+	}
 	c, err := s.dial(ctx)
 	if err != nil {
 		return tenancy.Reason{}, err
@@ -160,7 +168,7 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 	members, err := c.Members(ctx)
 	if err != nil {
 		klog.FromContext(ctx).V(1).Info("A store does not answer", "namespace", s.plane.Namespace, "err", err)
-	} else if err := s.learn(ctx, members); err != nil {
+	} else if err := s.learn(ctx, members, claims); err != nil {
 		return tenancy.Reason{}, err
 	}
 	return s.act(ctx, etcd.Next(names(s.wanted()), states, members), pods, c)
@@ -176,14 +184,26 @@ func (s *store) remove(ctx context.Context) error {
 }
 
 // learn tells pods that start from now on who the members are, and makes a pod for each that has none. The store was
-// made: it is never new again.
-func (s *store) learn(ctx context.Context, members []etcd.Member) error {
+// made: it is never new again. claims are those of pods: that of a member is the one with which it is whole.
+func (s *store) learn(ctx context.Context, members []etcd.Member, claims map[string]string) error {
 	known := s.state
-	known.Members, known.New, known.Version = nil, false, s.version()
+	known.Members, known.Joining, known.New, known.Version, known.Claims = nil, "", false, s.version(), map[string]string{}
 	for ordinal := range int32(controlplane.MaxMembers) {
 		name := controlplane.MemberName(ordinal)
-		if slices.ContainsFunc(members, func(member etcd.Member) bool { return member.Name == name }) {
-			known.Members, known.Pods = append(known.Members, name), max(known.Pods, ordinal+1)
+		at := slices.IndexFunc(members, func(member etcd.Member) bool { return member.Name == name })
+		if at < 0 {
+			continue
+		}
+		known.Members, known.Pods = append(known.Members, name), max(known.Pods, ordinal+1)
+		claim := s.state.Claims[name]
+		switch {
+		case !members[at].Joined:
+			known.Joining, claim = name, ""
+		case members[at].Sick == "":
+			claim = cmp.Or(claims[name], claim)
+		}
+		if claim != "" {
+			known.Claims[name] = claim
 		}
 	}
 	if len(known.Members) == 0 {
@@ -241,6 +261,8 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 		return s.waits(action.Replace + " is being replaced"), s.replace(ctx, &pods[at])
 	case action.Add != "":
 		why, err = s.waits(action.Add+" is being added"), c.Add(ctx, s.plane.Addresses(controlplane.MaxMembers)[action.Add].Peer)
+	case action.Remove != 0:
+		why, err = s.waits("a member that has lost its volume is taken out"), c.Remove(ctx, action.Remove)
 	case action.Promote != 0:
 		why, err = s.waits("a member that was added catches up"), c.Promote(ctx, action.Promote)
 	case action.Wait != "":
@@ -276,6 +298,23 @@ func (s *store) pods(ctx context.Context) ([]corev1.Pod, []etcd.Pod, error) {
 		})
 	}
 	return list.Items, states, nil
+}
+
+// claims returns the UID of the claim of each pod that has one, read without a cache, by the pod's name, and says which
+// pods have lost theirs.
+func (s *store) claims(ctx context.Context, pods []etcd.Pod) (map[string]string, error) {
+	claims := map[string]string{}
+	for i := range pods {
+		name, claim := pods[i].Name, &corev1.PersistentVolumeClaim{}
+		exists, err := s.read(ctx, controlplane.ClaimName(name, s.state.Generation), claim)
+		if err != nil {
+			return nil, err
+		}
+		if had := s.state.Claims[name]; exists {
+			claims[name], pods[i].Lost = string(claim.UID), had != "" && had != string(claim.UID)
+		}
+	}
+	return claims, nil
 }
 
 // replace deletes the pod that was read, and no other one.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -56,6 +57,11 @@ func (f *fakeEtcd) Promote(_ context.Context, id uint64) error {
 	return nil
 }
 
+func (f *fakeEtcd) Remove(_ context.Context, id uint64) error {
+	f.list = slices.DeleteFunc(f.list, func(member etcd.Member) bool { return member.ID == id })
+	return nil
+}
+
 func (*fakeEtcd) Close() {}
 
 // pod makes a pod of etcd that is ready, and its member whole.
@@ -73,10 +79,10 @@ func (b *bed) pod(ordinal int32, revision string) {
 	require.NoError(b.t, err)
 	at := slices.IndexFunc(b.store.list, func(member etcd.Member) bool { return member.Name == name })
 	if at < 0 {
-		b.store.list = append(b.store.list, etcd.Member{Name: name, ID: uint64(ordinal) + 1, Leader: ordinal == 0}) //nolint:gosec // a handful
+		b.store.list = append(b.store.list, etcd.Member{Name: name, ID: uint64(ordinal) + 1, Joined: true, Leader: ordinal == 0}) //nolint:gosec // a handful
 		return
 	}
-	b.store.list[at].Sick = ""
+	b.store.list[at].Sick, b.store.list[at].Joined = "", true
 }
 
 // pods returns the pods of etcd, each with its revision.
@@ -113,7 +119,7 @@ func TestMembers(t *testing.T) {
 		return config.Data["initial-cluster-state"] + " " + config.Data["initial-cluster"]
 	}
 	peer := func(ordinal string) string {
-		return "etcd-" + ordinal + "=https://etcd-" + ordinal + ".etcd." + root + ".svc:2380"
+		return "joined-etcd-" + ordinal + "=https://etcd-" + ordinal + ".etcd." + root + ".svc:2380"
 	}
 	require.Equal(t, "existing "+peer("0"), told())
 	require.Equal(t, 1, strings.Count(told(), "=https"))
@@ -155,6 +161,74 @@ func TestMembers(t *testing.T) {
 	require.Equal(t, "ClusterVersion v1.37: etcd has 1 replica or 3; what runs goes on", message)
 }
 
+// TestALostVolume: a member whose claim is another one than it was whole with is taken out and added anew. Nobody without
+// data may start under its name meanwhile, and no member is taken out that is whole.
+func TestALostVolume(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	claim := func(ordinal int32, uid types.UID) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.ClaimName(controlplane.MemberName(ordinal), 0), UID: uid}}
+	}
+	b.create(claim(0, "a"), claim(1, "b"), claim(2, "c"))
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	for range 12 {
+		b.reconcile()
+		for _, name := range b.exists() {
+			b.ready(name)
+		}
+	}
+	missing, _ := b.conditions()
+	require.Empty(t, missing)
+	told := func() (string, []string) {
+		_, told := b.stored()
+		var called []string
+		for _, peer := range strings.Split(told.Data["initial-cluster"], ",") {
+			name, _, _ := strings.Cut(peer, "=")
+			called = append(called, name)
+		}
+		return told.Data["claims"], called
+	}
+	claims, called := told()
+	require.Equal(t, "etcd-0=a,etcd-1=b,etcd-2=c", claims)
+	require.Equal(t, []string{"joined-etcd-0", "joined-etcd-1", "joined-etcd-2"}, called)
+
+	b.store.list[1].Sick = "it does not answer"
+	b.reconcile()
+	require.Len(t, b.store.list, 3, "its claim is that which it had")
+	b.delete(claim(1, ""))
+	b.reconcile()
+	require.Len(t, b.store.list, 3, "there is none yet")
+	b.create(claim(1, "d"))
+	b.reconcile()
+	require.Len(t, b.store.list, 2)
+	_, message := b.conditions()
+	require.Contains(t, message, "Waiting for etcd")
+	b.reconcile()
+	require.Len(t, b.store.list, 3)
+	b.reconcile()
+	claims, called = told()
+	require.Equal(t, "etcd-0=a,etcd-2=c", claims)
+	require.Equal(t, []string{"joined-etcd-0", "etcd-1", "joined-etcd-2"}, called)
+	at := slices.IndexFunc(b.store.list, func(member etcd.Member) bool { return member.Name == "etcd-1" })
+	b.store.list[at].Sick, b.store.list[at].Joined = "", true
+	for range 3 {
+		b.reconcile()
+	}
+	claims, called = told()
+	require.Equal(t, "etcd-0=a,etcd-1=d,etcd-2=c", claims)
+	require.Equal(t, []string{"joined-etcd-0", "joined-etcd-1", "joined-etcd-2"}, called)
+	require.False(t, b.store.list[at].Learner)
+	missing, _ = b.conditions()
+	require.Empty(t, missing)
+
+	b.delete(claim(0, ""))
+	b.create(claim(0, "e"))
+	b.reconcile()
+	claims, _ = told()
+	require.Equal(t, "etcd-0=e,etcd-1=d,etcd-2=c", claims, "it is whole with another one: somebody has restored it")
+	require.Len(t, b.store.list, 3)
+}
+
 // TestStrangeMembers: who joins a store by himself gets no pod, and nobody is told to join him.
 func TestStrangeMembers(t *testing.T) {
 	t.Parallel()
@@ -167,7 +241,7 @@ func TestStrangeMembers(t *testing.T) {
 	}
 	set, told := b.stored()
 	require.EqualValues(t, 1, *set.Spec.Replicas)
-	require.Equal(t, "etcd-0=https://etcd-0.etcd."+root+".svc:2380", told.Data["initial-cluster"])
+	require.Equal(t, "joined-etcd-0=https://etcd-0.etcd."+root+".svc:2380", told.Data["initial-cluster"])
 	require.Len(t, b.store.list, 2)
 }
 

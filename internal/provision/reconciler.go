@@ -272,6 +272,9 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 	if err != nil {
 		return err
 	}
+	if store.files, err = r.readFiles(ctx, plane); err != nil {
+		return err
+	}
 	backups, err := r.openBackups(ctx, plane)
 	if err != nil {
 		return err
@@ -314,6 +317,9 @@ func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups
 		report.refuse(why)
 		*again = min(*again, mendingPeriod)
 		return r.revive(ctx, store)
+	}
+	if err := store.files.copy(ctx, store); err != nil {
+		return err
 	}
 	return r.make(ctx, store, report, again)
 }

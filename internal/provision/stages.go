@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -60,7 +61,7 @@ func preflight(store *store) tenancy.Reason {
 	case wanted < pods:
 		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: it is to have %d replicas", pods, controlplane.MaxMembers)
 	default:
-		why = upgradable(store)
+		why = cmp.Or(upgradable(store), store.files.lacks)
 	}
 	if why == "" {
 		return tenancy.Reason{}

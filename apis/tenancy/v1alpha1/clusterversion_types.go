@@ -69,6 +69,7 @@ type BackupTemplate struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.image) != has(self.statefulset)",message="give an image, or the statefulset of the first VirtualCluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.statefulset) || !has(self.extraArgs) && (!has(self.resources) || !has(self.resources.limits) && !has(self.resources.requests))",message="extraArgs and resources are those of the statefulset's container"
+// +kubebuilder:validation:XValidation:rule="!has(self.statefulset) || !has(self.files)",message="give files with an image: those of a statefulset are left out"
 type ComponentTemplate struct {
 	// image of the component.
 	// +optional
@@ -84,11 +85,19 @@ type ComponentTemplate struct {
 
 	// extraArgs are added to the component's command line, and replace flags of the same name.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
 	ExtraArgs map[string]string `json:"extraArgs,omitempty"`
 
 	// resources of the component's container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// files are read by the component, in /etc/kubernetes/files: name them in extraArgs. Pods are replaced when one changes.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Files []ComponentFile `json:"files,omitempty"`
 
 	// statefulset is a template of the first VirtualCluster. Images of a version that works, replicas, resources and known
 	// arguments of it are taken over. Condition Translated of VirtualClusters says what is not.
@@ -117,6 +126,30 @@ type ComponentTemplate struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Metadata *runtime.RawExtension `json:"metadata,omitempty"`
+}
+
+// ComponentFile is a file of a component: an authentication configuration, an audit policy, an encryption configuration.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.content) != has(self.secretName)",message="give the content, or the name of a Secret that has it"
+type ComponentFile struct {
+	// name of the file in /etc/kubernetes/files.
+	// +required
+	// +kubebuilder:validation:MaxLength=48
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// content of the file, where it is no secret.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16384
+	Content string `json:"content,omitempty"`
+
+	// secretName names a Secret in the namespace of vc-manager, of type tenancy.x-k8s.io/control-plane-files, with the file in
+	// the key of its name. vc-manager copies it to the root namespaces of tenants, and looks at it every ten minutes.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // ClusterVersionStatus is the state of a ClusterVersion.

@@ -221,7 +221,7 @@ func (k *kubelet) files(name string) string { return filepath.Join(k.folder, nam
 
 // here returns a text of a pod as it is on this machine, with the folders of its volumes in the place of their paths.
 func (k *kubelet) here(name, address string, volumes []string, text string) string {
-	return strings.NewReplacer(append([]string{"$(POD_NAME)", name, "0.0.0.0", address, "/etc/kubernetes/pki", k.files(name)}, volumes...)...).Replace(text)
+	return strings.NewReplacer(append([]string{"$(POD_NAME)", name, "0.0.0.0", address, "/etc/kubernetes/pki", k.files(name), "/etc/kubernetes/files", k.files(name)}, volumes...)...).Replace(text)
 }
 
 // write writes the files of a pod's certificates as they are now, in a pod that runs, too.
@@ -439,4 +439,29 @@ func (k *kubelet) uids() map[string]types.UID {
 		uids[name] = running.uid
 	}
 	return uids
+}
+
+// log returns what a pod of a component that is ready has printed.
+func (k *kubelet) log(component string) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, running := range k.pods {
+		if running.component == component && running.ready {
+			log, _ := os.ReadFile(running.process.Log)
+			return log
+		}
+	}
+	return nil
+}
+
+// count returns how many pods of a component run.
+func (k *kubelet) count(component string) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, running := range k.pods {
+		if running.component == component {
+			n++
+		}
+	}
+	return n
 }

@@ -511,6 +511,12 @@ func TestStoreOfThree(t *testing.T) {
 	w.remembers(t, "of-one", "of-three", "of-the-next-version")
 
 	calm = w.killed(t)
+	w.losesVolume(t, "etcd-1")
+	require.Positive(t, calm(), "vc-manager was killed")
+	w.whole(t, "v1.38.0")
+	w.remembers(t, "of-one", "of-three", "of-the-next-version")
+
+	calm = w.killed(t)
 	w.pauses(t)
 	w.whole(t, "v1.38.0")
 	require.Positive(t, calm(), "vc-manager was killed")
@@ -525,6 +531,26 @@ func TestStoreOfThree(t *testing.T) {
 	require.Len(t, w.members(t), 3, "the store is as large as it was")
 	w.remembers(t, "of-one", "of-three", "of-the-next-version")
 	w.forgot(t, "since")
+}
+
+// losesVolume deletes the claim of a member, and its pod, and waits until it is a member again with another one.
+func (w *world) losesVolume(t *testing.T, member string) {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "data-" + member}, claim))
+	claims := func() string {
+		told := &corev1.ConfigMap{}
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, told))
+		return told.Data["claims"]
+	}
+	require.Contains(t, claims(), member+"="+string(claim.UID))
+	require.NoError(t, w.client.Delete(t.Context(), claim))
+	require.NoError(t, w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: member}}))
+	require.Eventually(t, func() bool {
+		said := claims()
+		return strings.Contains(said, member+"=") && !strings.Contains(said, string(claim.UID))
+	}, patience, tick, "it is a member with another claim")
+	require.Eventually(t, func() bool { return len(w.members(t)) == 3 }, patience, tick, "all members are ready")
 }
 
 // members returns the pods of etcd that are ready.
