@@ -5,7 +5,9 @@ package realnodes_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +38,13 @@ func TestDrills(t *testing.T) {
 	d.drill(t, "all pods are deleted at once, without a word", func() {
 		d.meta.run(t, d.key, "delete", "pods", "-l", "app.kubernetes.io/managed-by=vc-manager", "--grace-period=0", "--force")
 	})
+	d.drill(t, "the volume of a member is lost", func() {
+		d.meta.run(t, d.key, "delete", "pvc/data-etcd-1", "--wait=false")
+		d.meta.run(t, d.key, "delete", "pod/etcd-1")
+	})
+	d.drill(t, "a member is sick in an upgrade", func() { d.upgradeSick(t) })
 	d.drill(t, "vc-manager is killed in an upgrade", func() {
-		d.meta.run(t, "default", "patch", "clusterversion", d.name, "--type=merge", "-p", `{"spec": {"etcd": {"extraArgs": {"snapshot-count": "20000"}}, "apiServer": {"extraArgs": {"goaway-chance": "0"}}}}`)
+		d.upgrade(t, 20000)
 		killed := map[string]bool{}
 		eventually(t, "both vc-managers are killed, twice", func(ctx context.Context) (bool, error) { // kubelets wait longer each time before they start it again
 			running, _ := exec.CommandContext(ctx, "pgrep", "-x", "-r", "R,S,D", "vc-manager").Output() // it fails where there is none
@@ -46,13 +53,7 @@ func TestDrills(t *testing.T) {
 			}
 			return len(killed) >= 4, nil
 		})
-		for component, argument := range map[string]string{"etcd": "--snapshot-count=20000", "kube-apiserver": "--goaway-chance=0"} {
-			require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, 5*time.Minute, true, func(context.Context) (bool, error) {
-				commands, err := d.meta.try(t, d.key, "get", "pods", "-l", "app.kubernetes.io/name="+component, "-o", `jsonpath={range .items[*]}{.spec.containers[0].command}{"\n"}{end}`)
-				pods := strings.Count(commands, "\n")
-				return err == nil && pods > 0 && strings.Count(commands, argument) == pods, nil
-			}), argument)
-		}
+		d.upgraded(t, 20000)
 	})
 	began := time.Now()
 	d.drill(t, "authorities are replaced", func() {
@@ -64,6 +65,53 @@ func TestDrills(t *testing.T) {
 		d.rotated(t, "True")
 	})
 	t.Logf("a rotation takes %.0f s", time.Since(began).Seconds())
+}
+
+// upgrade gives etcd and the API servers another argument.
+func (d *drilled) upgrade(t *testing.T, n int) {
+	t.Helper()
+	d.meta.run(t, "default", "patch", "clusterversion", d.name, "--type=merge", "-p", fmt.Sprintf(
+		`{"spec": {"etcd": {"extraArgs": {"snapshot-count": "%[1]d"}}, "apiServer": {"extraArgs": {"max-requests-inflight": "%[1]d"}}}}`, n))
+}
+
+// upgraded waits until all pods have that argument.
+func (d *drilled) upgraded(t *testing.T, n int) {
+	t.Helper()
+	for component, argument := range map[string]string{"etcd": "--snapshot-count=", "kube-apiserver": "--max-requests-inflight="} {
+		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, 5*time.Minute, true, func(context.Context) (bool, error) {
+			commands, err := d.meta.try(t, d.key, "get", "pods", "-l", "app.kubernetes.io/name="+component, "-o", `jsonpath={range .items[*]}{.spec.containers[0].command}{"\n"}{end}`)
+			pods := strings.Count(commands, "\n")
+			return err == nil && pods > 0 && strings.Count(commands, fmt.Sprint(argument, n)) == pods, nil
+		}), argument)
+	}
+}
+
+// upgradeSick takes a member its data, upgrades, and gives the data back: meanwhile that member alone gets another pod, and
+// it does not start without.
+func (d *drilled) upgradeSick(t *testing.T) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(bed(t), "nodes", "meta", "var", "local-path-provisioner", "*_"+d.key+"_data-etcd-2", "data"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.NoError(t, os.Rename(found[0], found[0]+"-taken"))
+	d.meta.run(t, d.key, "delete", "pod/etcd-2")
+	pods := func(member string) string {
+		said, _ := d.meta.try(t, d.key, "get", "pod", member, "-o", "jsonpath={.metadata.uid} {.spec.containers[0].command}")
+		return said
+	}
+	others := pods("etcd-0") + pods("etcd-1")
+	d.upgrade(t, 30000)
+	eventually(t, "the sick one is replaced", func(context.Context) (bool, error) {
+		return strings.Contains(pods("etcd-2"), "--snapshot-count=30000"), nil
+	})
+	eventually(t, "it does not start", func(context.Context) (bool, error) {
+		said, err := d.meta.try(t, d.key, "logs", "etcd-2", "--tail=20")
+		return err == nil && strings.Contains(said, "couldn't find local name"), nil
+	})
+	require.Equal(t, others, pods("etcd-0")+pods("etcd-1"), "the others go on")
+	require.NoError(t, os.RemoveAll(found[0]))
+	require.NoError(t, os.Rename(found[0]+"-taken", found[0]))
+	d.upgraded(t, 30000)
 }
 
 // newDrilled makes such a tenant, which ends with the test.
