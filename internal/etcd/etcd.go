@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 	// timeout is how long a question may take, and listing that of all who are asked for it together.
 	timeout        = 2 * time.Second
 	listingTimeout = time.Second
+	// defragmentTimeout is how long a member is waited for that writes its file anew. It goes on, whoever waits.
+	defragmentTimeout = 30 * time.Second
 )
 
 // Address is where a member is found: by clients, and by other members.
@@ -38,6 +41,10 @@ type Member struct {
 	Learner bool
 	// Leader is whether it leads the others.
 	Leader bool
+	// Size is that of its file, InUse what of it is not free, and Quota how large it may be, in bytes; 0 is not known.
+	Size, InUse, Quota int64
+	// Full is whether it says that the store takes no writes, because a file was too large once.
+	Full bool
 	// Sick is why it is not whole; "" is whole: it answers and follows a leader.
 	Sick string
 }
@@ -120,6 +127,8 @@ func (c *Client) ask(ctx context.Context, of *etcdserverpb.Member, member *Membe
 		member.Sick = "it follows no leader"
 	default:
 		member.Leader = status.Leader == of.ID
+		member.Size, member.InUse, member.Quota = status.DbSize, status.DbSizeInUse, status.DbSizeQuota
+		member.Full = slices.ContainsFunc(status.Errors, func(alarm string) bool { return strings.Contains(alarm, etcdserverpb.AlarmType_NOSPACE.String()) })
 	}
 }
 
@@ -139,6 +148,35 @@ func (c *Client) Add(ctx context.Context, peerURL string) error {
 	defer cancel()
 	if _, err := c.client.MemberAddAsLearner(ctx, []string{peerURL}); err != nil && !errors.Is(err, rpctypes.ErrPeerURLExist) {
 		return fmt.Errorf("adding %s to etcd: %w", peerURL, err)
+	}
+	return nil
+}
+
+// Defragment has a member write its file anew, without what is free in it. It does nothing else meanwhile.
+func (c *Client) Defragment(ctx context.Context, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, defragmentTimeout)
+	defer cancel()
+	if _, err := c.client.Defragment(ctx, c.addresses[member].Client); err != nil {
+		return fmt.Errorf("defragmenting %s: %w", member, err)
+	}
+	return nil
+}
+
+// Disarm lets a store take writes again that was full.
+func (c *Client) Disarm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	list, err := c.client.AlarmList(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the alarms of etcd: %w", err)
+	}
+	for _, alarm := range list.Alarms {
+		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE {
+			continue
+		}
+		if _, err := c.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm)); err != nil {
+			return fmt.Errorf("taking back an alarm of etcd: %w", err)
+		}
 	}
 	return nil
 }

@@ -20,6 +20,10 @@ type Action struct {
 	Wait string
 	// Replace is the pod that is deleted, so that another takes its place, and Add the pod whose member is added.
 	Replace, Add string
+	// Defragment is the pod whose member gives back what is free in its file.
+	Defragment string
+	// Disarm is whether the store has room again, and is told so. Full is whether it has none, and nothing else is left to do.
+	Disarm, Full bool
 	// Promote is the ID of the member that gets its vote, and Remove that of the one that is taken out.
 	Promote, Remove uint64
 }
@@ -29,7 +33,7 @@ type Action struct {
 // again before each step, a step that was taken and forgotten is found:
 //
 //	a member without its volume, or a sick pod that is outdated → wait for whoever is sick → a learner's vote →
-//	other outdated pods, the leader's last → a member more
+//	room in files that are large and mostly free → other outdated pods, the leader's last → a member more
 //
 // A member that has lost its volume is taken out while all others are whole, and is added as one of those that are
 // missing: it has forgotten what it has promised.
@@ -76,14 +80,25 @@ func Next(names []string, pods []Pod, members []Member) Action {
 
 // whole is Next for a store whose members are all whole.
 func whole(names []string, podOf map[string]Pod, members []Member) Action {
-	var outdated []Member
+	var outdated, fragmented []Member
+	isFull, hasRoom := false, true
 	for _, member := range members {
-		switch {
-		case member.Learner:
+		if member.Learner {
 			return Action{Promote: member.ID}
-		case podOf[member.Name].Outdated:
+		}
+		if podOf[member.Name].Outdated {
 			outdated = append(outdated, member)
 		}
+		if isFragmented(member) {
+			fragmented = append(fragmented, member)
+		}
+		isFull, hasRoom = isFull || member.Full, hasRoom && member.Size < member.Quota/10*9
+	}
+	switch {
+	case len(fragmented) > 0:
+		return Action{Defragment: leaderLast(fragmented).Name}
+	case isFull && hasRoom:
+		return Action{Disarm: true}
 	}
 	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(members, func(member Member) bool { return member.Name == name })
@@ -92,15 +107,26 @@ func whole(names []string, podOf map[string]Pod, members []Member) Action {
 	case len(missing) > 0 && (len(outdated) == 0 || len(members) == 2): // one of two is no majority
 		return Action{Add: missing[0]}
 	case len(outdated) > 0:
-		last := func(member Member) int {
-			if member.Leader {
-				return 1
-			}
-			return 0
-		}
-		return Action{Replace: slices.MinFunc(outdated, func(a, b Member) int { return cmp.Or(last(a)-last(b), cmp.Compare(a.Name, b.Name)) }).Name}
+		return Action{Replace: leaderLast(outdated).Name}
 	}
-	return Action{}
+	return Action{Full: isFull}
+}
+
+// isFragmented reports whether a file is near its quota, by which etcd judges, and a good part of it is free.
+func isFragmented(member Member) bool {
+	fifth := member.Quota / 5
+	return fifth > 0 && member.Size > 4*fifth && member.Size-member.InUse > fifth
+}
+
+// leaderLast returns the first of some members, the leader only where there is no other one.
+func leaderLast(members []Member) Member {
+	last := func(member Member) int {
+		if member.Leader {
+			return 1
+		}
+		return 0
+	}
+	return slices.MinFunc(members, func(a, b Member) int { return cmp.Or(last(a)-last(b), cmp.Compare(a.Name, b.Name)) })
 }
 
 // silent is Next for a store that does not answer.

@@ -20,6 +20,9 @@ type state struct {
 	stopped         bool
 	outdated        bool
 	ending, lost    bool
+	// size and inUse are those of its file, of 100 bytes that it may have.
+	size, inUse     int64
+	full            bool
 	learner, leader bool
 	sick            string
 }
@@ -142,6 +145,21 @@ func TestNext(t *testing.T) {
 			want: etcd.Action{Wait: "it does not answer, and etcd-0 has another volume than it had; spec.restoreFrom of the VirtualCluster restores a backup"},
 		},
 		{
+			name: "files are large and mostly free", wanted: 3, is: []state{{ordinal: 0, size: 90, inUse: 60, leader: true}, {ordinal: 1, size: 90, inUse: 60, outdated: true}, {ordinal: 2, size: 60, inUse: 60}},
+			want: etcd.Action{Defragment: "etcd-1"},
+		},
+		{name: "the leader is left", wanted: 3, is: []state{{ordinal: 0, size: 90, inUse: 60, leader: true}, {ordinal: 1}, {ordinal: 2}}, want: etcd.Action{Defragment: "etcd-0"}},
+		{name: "a file is large and little is free", wanted: 1, is: []state{{ordinal: 0, size: 95, inUse: 80}}},
+		{name: "a file is small and mostly free", wanted: 1, is: []state{{ordinal: 0, size: 79, inUse: 1}}},
+		{
+			name: "not while one is sick", wanted: 3, is: []state{{ordinal: 0, size: 90, full: true}, {ordinal: 1, sick: "it does not answer"}, {ordinal: 2}},
+			want: etcd.Action{Wait: "etcd-1 is not whole: it does not answer"},
+		},
+		{name: "it is full", wanted: 1, is: []state{{ordinal: 0, size: 100, inUse: 95, full: true}}, want: etcd.Action{Full: true}},
+		{name: "it is full, and may have more", wanted: 1, is: []state{{ordinal: 0, size: 100, inUse: 95, full: true, outdated: true}}, want: etcd.Action{Replace: "etcd-0"}},
+		{name: "it was full", wanted: 3, is: []state{{ordinal: 0, size: 50}, {ordinal: 1, size: 50, full: true, outdated: true}, {ordinal: 2, size: 50}}, want: etcd.Action{Disarm: true}},
+		{name: "one is full yet", wanted: 3, is: []state{{ordinal: 0, size: 50}, {ordinal: 1, size: 95, inUse: 90, full: true}, {ordinal: 2, size: 50}}, want: etcd.Action{Full: true}},
+		{
 			name: "of two none is replaced", wanted: 3, is: []state{{ordinal: 0, outdated: true, leader: true}, {ordinal: 1, outdated: true}},
 			want: etcd.Action{Add: "etcd-2"},
 		},
@@ -163,7 +181,7 @@ func TestNext(t *testing.T) {
 					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending, Lost: is.lost})
 				}
 				if !is.noMember {
-					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Learner: is.learner, Leader: is.leader, Sick: is.sick}) //nolint:gosec // a handful
+					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Learner: is.learner, Leader: is.leader, Sick: is.sick, Size: is.size, InUse: is.inUse, Quota: 100, Full: is.full}) //nolint:gosec // a handful
 				}
 			}
 			require.Empty(t, cmp.Diff(tc.want, etcd.Next(names, pods, members)))
@@ -190,7 +208,7 @@ func FuzzNext(f *testing.F) {
 				pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Lost: take(3) == 0})
 			}
 			if isMember {
-				member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Learner: take(4) == 0, Leader: take(3) == 0} //nolint:gosec // a handful
+				member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Learner: take(4) == 0, Leader: take(3) == 0, Quota: 100, Size: 50 * int64(take(3)), InUse: 50, Full: take(2) == 0} //nolint:gosec // a handful
 				if sick {
 					member.Sick = "it does not answer"
 				}
@@ -199,8 +217,8 @@ func FuzzNext(f *testing.F) {
 			whole[name] = hasPod && isMember && !sick && (ready || members[len(members)-1].Learner)
 		}
 		action := etcd.Next(names, pods, members)
-		require.LessOrEqual(t, len(slices.DeleteFunc([]bool{action.Wait != "", action.Replace != "", action.Add != "", action.Promote != 0, action.Remove != 0}, func(is bool) bool { return !is })), 1)
-		touches := action.Add != "" || action.Promote != 0 || whole[action.Replace]
+		require.LessOrEqual(t, len(slices.DeleteFunc([]bool{action.Wait != "", action.Replace != "", action.Add != "", action.Promote != 0, action.Remove != 0, action.Defragment != "", action.Disarm, action.Full}, func(is bool) bool { return !is })), 1)
+		touches := action.Add != "" || action.Promote != 0 || action.Defragment != "" || action.Disarm || whole[action.Replace]
 		for _, member := range members {
 			if action.Remove != 0 {
 				require.Equal(t, member.ID == action.Remove, member.Sick != "", "%s is taken out alone while others answer", member.Name)

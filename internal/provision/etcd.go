@@ -35,6 +35,8 @@ type EtcdClient interface {
 	Add(ctx context.Context, peerURL string) error
 	Promote(ctx context.Context, id uint64) error
 	Remove(ctx context.Context, id uint64) error
+	Defragment(ctx context.Context, member string) error
+	Disarm(ctx context.Context) error
 	Close()
 }
 
@@ -263,6 +265,13 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 		why, err = s.waits(action.Add+" is being added"), c.Add(ctx, s.plane.Addresses(controlplane.MaxMembers)[action.Add].Peer)
 	case action.Remove != 0:
 		why, err = s.waits("a member that has lost its volume is taken out"), c.Remove(ctx, action.Remove)
+	case action.Defragment != "":
+		why, err = s.waits(action.Defragment+" gives back what is free in its file"), c.Defragment(ctx, action.Defragment)
+	case action.Disarm:
+		why, err = s.waits("it has room again"), c.Disarm(ctx)
+	case action.Full:
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonStoreFull, Message: "etcd is full and takes no writes: delete objects of the tenant. It has room about ten minutes after that, " +
+			"or with a larger quota-backend-bytes in spec.etcd.extraArgs of the ClusterVersion"}
 	case action.Promote != 0:
 		why, err = s.waits("a member that was added catches up"), c.Promote(ctx, action.Promote)
 	case action.Wait != "":

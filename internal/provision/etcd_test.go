@@ -62,6 +62,22 @@ func (f *fakeEtcd) Remove(_ context.Context, id uint64) error {
 	return nil
 }
 
+func (f *fakeEtcd) Defragment(_ context.Context, name string) error {
+	for i := range f.list {
+		if f.list[i].Name == name {
+			f.list[i].Size = f.list[i].InUse
+		}
+	}
+	return nil
+}
+
+func (f *fakeEtcd) Disarm(context.Context) error {
+	for i := range f.list {
+		f.list[i].Full = false
+	}
+	return nil
+}
+
 func (*fakeEtcd) Close() {}
 
 // pod makes a pod of etcd that is ready, and its member whole.
@@ -227,6 +243,30 @@ func TestALostVolume(t *testing.T) {
 	claims, _ = told()
 	require.Equal(t, "etcd-0=e,etcd-1=d,etcd-2=c", claims, "it is whole with another one: somebody has restored it")
 	require.Len(t, b.store.list, 3)
+}
+
+// TestAFullStore: what to do is said, and looked at now and then. It takes writes again when there is room, which members
+// make by themselves.
+func TestAFullStore(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.store.list[0].Size, b.store.list[0].InUse, b.store.list[0].Quota, b.store.list[0].Full = 100, 95, 100, true
+	b.reconcile()
+	missing, _ := b.conditions()
+	require.Equal(t, map[string]string{"EtcdReady": "StoreFull", "UpToDate": "StoreFull"}, missing)
+	writes := b.writes
+	require.Equal(t, mendingPeriod, b.reconcile().RequeueAfter)
+	require.Equal(t, writes, b.writes)
+	b.store.list[0].InUse = 20
+	b.reconcile()
+	require.EqualValues(t, 20, b.store.list[0].Size)
+	require.True(t, b.store.list[0].Full)
+	b.reconcile()
+	require.False(t, b.store.list[0].Full)
+	b.reconcile()
+	missing, _ = b.conditions()
+	require.Empty(t, missing)
 }
 
 // TestStrangeMembers: who joins a store by himself gets no pod, and nobody is told to join him.

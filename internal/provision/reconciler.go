@@ -334,7 +334,11 @@ func (r *Reconciler) make(ctx context.Context, store *store, report *report, aga
 		report.set(stage.condition, why)
 		if why != (tenancy.Reason{}) {
 			report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: why.Reason, Message: "Waiting for " + stage.name})
-			*again = min(*again, stage.again)
+			period := stage.again
+			if why.Reason == tenancyv1alpha1.ReasonStoreFull { // somebody has to mend it
+				period = mendingPeriod
+			}
+			*again = min(*again, period)
 			return nil
 		}
 	}

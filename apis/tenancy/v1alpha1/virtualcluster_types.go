@@ -108,6 +108,8 @@ const (
 	ReasonLeftOut = "LeftOut"
 	// ReasonWhole: it is as it is to be.
 	ReasonWhole = "Whole"
+	// ReasonStoreFull: etcd takes no writes, because it is as large as it may be. The message says what to do.
+	ReasonStoreFull = "StoreFull"
 	// ReasonProgressing: it is being made. The message says what is waited for.
 	ReasonProgressing = "Progressing"
 	// ReasonInvalid: something that vc-manager does not replace is not what it must be. The message says what.
