@@ -7,8 +7,7 @@
 //	Service, ConfigMap, StatefulSet, PodDisruptionBudget, NetworkPolicy   etcd
 //	Service, Deployment, PodDisruptionBudget, NetworkPolicy               kube-apiserver
 //	Deployment, NetworkPolicy                                             kube-controller-manager
-//	Secrets                                                               one for each pair of Certificates, one for each of Authorities, kubelet-client,
-//	                                                                      one for each of FileSecrets
+//	Secrets                                                               one for each pair of Certificates, one for each of Authorities, kubelet-client, files
 package controlplane
 
 import (
@@ -54,8 +53,8 @@ type ControlPlane struct {
 	// Trusted has, for each of Authorities, the certificates of those that are trusted, in PEM: more than one while it is
 	// being replaced. Pods have them in annotations, so that they are replaced when they are to trust others.
 	Trusted map[string]string
-	// FileSums are sums of the Secrets that Version names, by name: FileSecrets.
-	FileSums map[string]string
+	// FileKeys are the keys of SecretFiles that have the files of Version which are secrets.
+	FileKeys map[FileSource]string
 	// Generation is that of its store.
 	Generation int64
 	// Network is what its pods may reach.

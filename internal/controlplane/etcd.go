@@ -2,8 +2,6 @@ package controlplane
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +36,7 @@ type Store struct {
 	// Joining is the name of the member that was added and has not joined, "" for none. Others that have no data do not
 	// start: etcd would take them back as who they were, and they have forgotten what they have promised.
 	Joining string
-	// Claims are the UIDs of the claims that members had when they were whole, by their names.
+	// Claims are the UIDs of the claims that members are known to have, by the names of the claims.
 	Claims map[string]string
 	// New is whether there was none before: its first member then makes it.
 	New bool
@@ -91,7 +90,7 @@ func number(text string) int64 {
 
 // Told returns the ConfigMap by which a pod that has no data yet knows the others. It is no part of the pods: they are
 // not outdated by a member more. A pod that has no data starts only where a member has its name, and etcd compares their
-// addresses alone: but for the one that joins, members are called otherwise here.
+// addresses alone: but for the one that joins, and the first one of a new store, members are called otherwise here.
 func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 	peers := make([]string, 0, len(store.Members))
 	for _, name := range store.Members {
@@ -106,11 +105,7 @@ func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 		state = "new"
 	}
 	told := &corev1.ConfigMap{ObjectMeta: c.meta(Etcd, Etcd), Data: map[string]string{initialCluster: strings.Join(peers, ","), initialClusterState: state}}
-	claims := make([]string, 0, len(store.Claims))
-	for _, name := range slices.Sorted(maps.Keys(store.Claims)) {
-		claims = append(claims, name+"="+store.Claims[name])
-	}
-	for key, value := range map[string]string{restoredFrom: store.Restored, kubernetesVersion: store.Version, claimsKey: strings.Join(claims, ",")} {
+	for key, value := range map[string]string{restoredFrom: store.Restored, kubernetesVersion: store.Version, claimsKey: labels.Set(store.Claims).String()} {
 		if value != "" {
 			told.Data[key] = value
 		}
@@ -126,27 +121,15 @@ func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 func StoreOf(told *corev1.ConfigMap, set *appsv1.StatefulSet, servers *appsv1.Deployment) Store {
 	switch {
 	case told != nil:
+		claims, _ := labels.ConvertSelectorToLabelsMap(told.Data[claimsKey]) // what somebody else has written there is not known
 		return Store{
-			Generation: number(told.Data[storeGeneration]), Restored: told.Data[restoredFrom], Version: told.Data[kubernetesVersion], Claims: claimsOf(told), New: IsNew(told),
+			Generation: number(told.Data[storeGeneration]), Restored: told.Data[restoredFrom], Version: told.Data[kubernetesVersion], Claims: claims, New: IsNew(told),
 		}
 	case set.ResourceVersion != "":
 		return Store{Generation: SetGeneration(set)}
 	default:
 		return Store{Generation: GenerationOf(servers), New: servers.ResourceVersion == ""}
 	}
-}
-
-// claimsOf returns the claims that the ConfigMap of a store names, nil for none.
-func claimsOf(told *corev1.ConfigMap) (claims map[string]string) {
-	for text := range strings.SplitSeq(told.Data[claimsKey], ",") {
-		if name, uid, names := strings.Cut(text, "="); names {
-			if claims == nil {
-				claims = map[string]string{}
-			}
-			claims[name] = uid
-		}
-	}
-	return claims
 }
 
 // ClaimName returns the name of the claim of a member, in a store of a generation.

@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,47 +14,54 @@ import (
 const (
 	// FileSecretType is the type of the Secrets, in vc-manager's namespace, of which ClusterVersions may give programs keys.
 	FileSecretType corev1.SecretType = "tenancy.x-k8s.io/control-plane-files"
+	// MaxFile is how large a file is at most, in bytes.
+	MaxFile = 16 << 10
+	// SecretFiles is the Secret of the root namespace with the files that are secrets, each in a key that FileKey returns.
+	SecretFiles = "files"
 
 	// fileFolder is where a program finds the files that its ClusterVersion gives it.
 	fileFolder = "/etc/kubernetes/files"
-	// annotationFile, with the name of a file behind it, has its content, or a sum of the Secret that holds it: another one
-	// has pods replaced. Written by vc-manager; read by kubelets.
+	// annotationFile, with the name of a file behind it, has its content. Written by vc-manager; read by kubelets.
 	annotationFile = "tenancy.x-k8s.io/file-"
 )
 
-// FileSecret returns the name, in a root namespace, of the copy of a Secret that a ClusterVersion names.
-func FileSecret(name string) string { return "files-" + name }
+// FileSource is where a file that is a secret comes from: a key of a Secret in vc-manager's namespace.
+type FileSource struct{ Secret, Key string }
 
-// FileSecrets returns the Secrets that a ClusterVersion names, with the keys that its programs read of each.
-func FileSecrets(version *tenancyv1alpha1.ClusterVersion) map[string][]string {
-	keys := map[string][]string{}
+// FileSources returns those of all files of a ClusterVersion that are secrets, some of them twice.
+func FileSources(version *tenancyv1alpha1.ClusterVersion) (sources []FileSource) {
 	for _, part := range components() {
 		for _, file := range part.of(&version.Spec).Files {
 			if file.SecretName != "" {
-				keys[file.SecretName] = append(keys[file.SecretName], file.Name)
+				sources = append(sources, FileSource{file.SecretName, file.Name})
 			}
 		}
 	}
-	return keys
+	return sources
 }
 
-// addFiles gives a pod the files of its ClusterVersion. sums are those of the Secrets, by name. What is no secret is in the
+// FileKey returns the key of a file in SecretFiles. Another content has another one, so pods have the files that they were
+// made with.
+func FileKey(name string, content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:16]) + "." + name
+}
+
+// addFiles gives a pod the files of its ClusterVersion. keys are those of the ones that are secrets. All are named by the
 // template, so pods have the files of the flags that they have, whatever is wanted by then.
-func (p *program) addFiles(template *corev1.PodTemplateSpec, sums map[string]string) {
+func (p *program) addFiles(template *corev1.PodTemplateSpec, keys map[FileSource]string) {
 	if len(p.template.Files) == 0 {
 		return
 	}
 	projected := &corev1.ProjectedVolumeSource{DefaultMode: ptr.To[int32](0o440)}
 	contents := &corev1.DownwardAPIProjection{}
 	for _, file := range p.template.Files {
-		key := annotationFile + file.Name
 		if file.SecretName != "" {
-			template.Annotations[key] = sums[file.SecretName]
-			project(projected, FileSecret(file.SecretName), corev1.KeyToPath{Key: file.Name, Path: file.Name})
+			project(projected, SecretFiles, corev1.KeyToPath{Key: keys[FileSource{file.SecretName, file.Name}], Path: file.Name})
 			continue
 		}
-		template.Annotations[key] = file.Content
-		contents.Items = append(contents.Items, ofAnnotation(key, file.Name))
+		template.Annotations[annotationFile+file.Name] = file.Content
+		contents.Items = append(contents.Items, ofAnnotation(annotationFile+file.Name, file.Name))
 	}
 	if len(contents.Items) > 0 {
 		projected.Sources = append(projected.Sources, corev1.VolumeProjection{DownwardAPI: contents})

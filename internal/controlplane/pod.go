@@ -42,10 +42,10 @@ type program struct {
 const annotationTrusted = "tenancy.x-k8s.io/trusted-"
 
 // pod returns the template of a program's pods: what PodSecurity restricted demands, and no token.
-func (p *program) pod(of *ControlPlane) corev1.PodTemplateSpec {
+func (p *program) pod(c *ControlPlane) corev1.PodTemplateSpec {
 	annotations := map[string]string{}
 	for _, name := range slices.Concat(p.authorities, p.keys) { // a key is replaced with those who trust it
-		annotations[annotationTrusted+name] = of.Trusted[name]
+		annotations[annotationTrusted+name] = c.Trusted[name]
 	}
 	container := corev1.Container{
 		Name: p.component, Image: p.template.Image, Command: append([]string{p.component}, p.flags.With(p.template.ExtraArgs).Args()...),
@@ -75,7 +75,7 @@ func (p *program) pod(of *ControlPlane) corev1.PodTemplateSpec {
 			Volumes:                   []corev1.Volume{p.certificates()},
 		},
 	}
-	p.addFiles(&template, of.FileSums)
+	p.addFiles(&template, c.FileKeys)
 	return template
 }
 

@@ -10,8 +10,14 @@ import (
 type Pod struct {
 	Name string
 	// Ready is whether the kubelet finds it so, Running whether its program runs, Outdated whether it is not as it is to
-	// be, Ending whether it was deleted and has not ended, and Lost whether its volume is another one than its member had.
-	Ready, Running, Outdated, Ending, Lost bool
+	// be, and Ending whether it was deleted and has not ended.
+	Ready, Running, Outdated, Ending bool
+	// Claim is the UID of its claim, "" for none, and Doomed whether that ends with the pod.
+	Claim  string
+	Doomed bool
+	// Failed is whether its program has ended and does not run, and Lost whether it does so with another volume than its member
+	// had: a program that finds its data runs.
+	Failed, Lost bool
 }
 
 // Action is what is done next. At most one of its fields is set; none is: nothing is left to do.
@@ -24,8 +30,11 @@ type Action struct {
 	Defragment string
 	// Disarm is whether the store has room again, and is told so. Full is whether it has none, and nothing else is left to do.
 	Disarm, Full bool
-	// Promote is the ID of the member that gets its vote, and Remove that of the one that is taken out.
-	Promote, Remove uint64
+	// Promote is the ID of the member that gets its vote.
+	Promote uint64
+	// Remove is the pod whose member is taken out, by its ID.
+	Remove   string
+	RemoveID uint64
 }
 
 // Next returns what is done next for a store to have the pods of these names, all as they are to be. Every member is
@@ -43,6 +52,15 @@ type Action struct {
 // again: then only a pod whose program does not run is replaced, or the only one there is. Nothing is done while a pod
 // ends.
 func Next(names []string, pods []Pod, members []Member) Action {
+	action := next(names, pods, members)
+	if slices.ContainsFunc(pods, func(pod Pod) bool { return pod.Doomed && pod.Name == action.Replace }) {
+		return Action{Wait: "the claim of " + action.Replace + " is being deleted, and its data ends with the pod: delete the pod yourself, if that is what you want"}
+	}
+	return action
+}
+
+// next is Next, whatever becomes of claims.
+func next(names []string, pods []Pod, members []Member) Action {
 	for _, pod := range pods {
 		if pod.Ending {
 			return Action{Wait: "pod " + pod.Name + " ends"}
@@ -55,20 +73,13 @@ func Next(names []string, pods []Pod, members []Member) Action {
 	for _, pod := range pods {
 		podOf[pod.Name] = pod
 	}
-	sick := 0
-	for _, member := range members {
-		if member.Sick != "" {
-			sick++
-		}
-	}
 	var waits string
 	for _, member := range members {
 		pod, exists := podOf[member.Name]
-		switch {
-		case member.Sick != "" && exists && pod.Lost && sick == 1:
-			return Action{Remove: member.ID}
-		case member.Sick != "" && exists && !pod.Ready && pod.Outdated && (sick == 1 || !pod.Running):
-			return Action{Replace: pod.Name}
+		if exists && member.Sick != "" {
+			if action := mend(member, pod, members); action != (Action{}) {
+				return action
+			}
 		}
 		waits = cmp.Or(waits, lacks(member, pod, exists))
 	}
@@ -76,6 +87,18 @@ func Next(names []string, pods []Pod, members []Member) Action {
 		return Action{Wait: waits}
 	}
 	return whole(names, podOf, members)
+}
+
+// mend returns what is done with a member that is sick and its pod, nothing where it may get well.
+func mend(member Member, pod Pod, members []Member) Action {
+	isAlone := !slices.ContainsFunc(members, func(other Member) bool { return other.Sick != "" && other.ID != member.ID })
+	switch {
+	case isAlone && pod.Lost && member.Joined && len(members) > 1:
+		return Action{Remove: member.Name, RemoveID: member.ID}
+	case !pod.Ready && pod.Outdated && (isAlone || !pod.Running):
+		return Action{Replace: pod.Name}
+	}
+	return Action{}
 }
 
 // whole is Next for a store whose members are all whole.
@@ -136,10 +159,14 @@ func silent(pods []Pod) Action {
 			return Action{Replace: pod.Name}
 		}
 	}
+	lost := 0
 	for _, pod := range pods {
 		if pod.Lost {
-			return Action{Wait: "it does not answer, and " + pod.Name + " has another volume than it had; spec.restoreFrom of the VirtualCluster restores a backup"}
+			lost++
 		}
+	}
+	if 2*lost > len(pods) {
+		return Action{Wait: fmt.Sprintf("it does not answer, and %d of %d members have lost their volumes; spec.restoreFrom of the VirtualCluster restores a backup", lost, len(pods))}
 	}
 	return Action{Wait: "it does not answer"}
 }
@@ -151,6 +178,8 @@ func lacks(member Member, pod Pod, exists bool) string {
 		return "there is a member that is no pod's: remove it with etcdctl"
 	case !exists:
 		return fmt.Sprintf("%s has no pod", member.Name)
+	case member.Sick != "" && pod.Failed:
+		return fmt.Sprintf("%s is not whole: its program ends. If its data is lost for good, delete its claim and its pod", member.Name)
 	case member.Sick != "":
 		return fmt.Sprintf("%s is not whole: %s", member.Name, member.Sick)
 	case !pod.Ready && !member.Learner: // without a vote it answers no reads, by which readiness is judged

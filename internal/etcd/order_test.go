@@ -19,7 +19,8 @@ type state struct {
 	notReady        bool
 	stopped         bool
 	outdated        bool
-	ending, lost    bool
+	ending, doomed  bool
+	failed, lost    bool
 	// size and inUse are those of its file, of 100 bytes that it may have.
 	size, inUse     int64
 	full            bool
@@ -126,7 +127,7 @@ func TestNext(t *testing.T) {
 		{
 			name: "one has lost its volume, and is outdated", wanted: 3,
 			is:   []state{{ordinal: 0, outdated: true}, {ordinal: 1, notReady: true, stopped: true, outdated: true, lost: true, sick: "it does not answer"}, {ordinal: 2}},
-			want: etcd.Action{Remove: 101},
+			want: etcd.Action{Remove: "etcd-1", RemoveID: 101},
 		},
 		{
 			name: "it was taken out", wanted: 3,
@@ -142,7 +143,24 @@ func TestNext(t *testing.T) {
 		},
 		{
 			name: "the only one has lost its volume", wanted: 1, is: []state{{ordinal: 0, noMember: true, notReady: true, stopped: true, lost: true}},
-			want: etcd.Action{Wait: "it does not answer, and etcd-0 has another volume than it had; spec.restoreFrom of the VirtualCluster restores a backup"},
+			want: etcd.Action{Wait: "it does not answer, and 1 of 1 members have lost their volumes; spec.restoreFrom of the VirtualCluster restores a backup"},
+		},
+		{
+			name: "one of two has lost its volume, and the other one has all", wanted: 3, is: []state{{ordinal: 0, noMember: true, notReady: true}, {ordinal: 1, noMember: true, notReady: true, lost: true}},
+			want: etcd.Action{Wait: "it does not answer"},
+		},
+		{
+			name: "one has another volume and is whole, and another one is sick", wanted: 3, is: []state{{ordinal: 0, sick: "it follows no leader"}, {ordinal: 1, lost: true}, {ordinal: 2}},
+			want: etcd.Action{Wait: "etcd-0 is not whole: it follows no leader"},
+		},
+		{
+			name: "one that was added anew has not joined", wanted: 3,
+			is:   []state{{ordinal: 0}, {ordinal: 1, learner: true, notReady: true, failed: true, lost: true, sick: "it has not joined"}, {ordinal: 2}},
+			want: etcd.Action{Wait: "etcd-1 is not whole: its program ends. If its data is lost for good, delete its claim and its pod"},
+		},
+		{
+			name: "a claim is being deleted", wanted: 1, is: []state{{ordinal: 0, outdated: true, doomed: true}},
+			want: etcd.Action{Wait: "the claim of etcd-0 is being deleted, and its data ends with the pod: delete the pod yourself, if that is what you want"},
 		},
 		{
 			name: "files are large and mostly free", wanted: 3, is: []state{{ordinal: 0, size: 90, inUse: 60, leader: true}, {ordinal: 1, size: 90, inUse: 60, outdated: true}, {ordinal: 2, size: 60, inUse: 60}},
@@ -178,10 +196,10 @@ func TestNext(t *testing.T) {
 					name = ""
 				}
 				if !is.noPod {
-					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending, Lost: is.lost})
+					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending, Doomed: is.doomed, Failed: is.failed, Lost: is.lost})
 				}
 				if !is.noMember {
-					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Learner: is.learner, Leader: is.leader, Sick: is.sick, Size: is.size, InUse: is.inUse, Quota: 100, Full: is.full}) //nolint:gosec // a handful
+					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Joined: !is.learner, Learner: is.learner, Leader: is.leader, Sick: is.sick, Size: is.size, InUse: is.inUse, Quota: 100, Full: is.full}) //nolint:gosec // a handful
 				}
 			}
 			require.Empty(t, cmp.Diff(tc.want, etcd.Next(names, pods, members)))
@@ -195,37 +213,49 @@ func FuzzNext(f *testing.F) {
 	f.Add(uint64(0), 3)
 	f.Add(uint64(0x123456789abcdef), 3)
 	f.Fuzz(func(t *testing.T, bits uint64, wanted int) {
-		take := func(choices uint64) int { n := bits % choices; bits /= choices; return int(n) } //nolint:gosec // a handful
-		names := []string{"etcd-0", "etcd-1", "etcd-2"}[:1+max(0, wanted)%3]
-		var pods []etcd.Pod
-		var members []etcd.Member
-		whole := map[string]bool{}
-		for ordinal := range 3 {
-			name := fmt.Sprintf("etcd-%d", ordinal)
-			ready, sick := take(2) == 0, take(2) == 0
-			hasPod, isMember := take(4) > 0, take(4) > 0
-			if hasPod {
-				pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Lost: take(3) == 0})
-			}
-			if isMember {
-				member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Learner: take(4) == 0, Leader: take(3) == 0, Quota: 100, Size: 50 * int64(take(3)), InUse: 50, Full: take(2) == 0} //nolint:gosec // a handful
-				if sick {
-					member.Sick = "it does not answer"
-				}
-				members = append(members, member)
-			}
-			whole[name] = hasPod && isMember && !sick && (ready || members[len(members)-1].Learner)
-		}
+		names, pods, members, whole := drawn(bits, wanted)
 		action := etcd.Next(names, pods, members)
-		require.LessOrEqual(t, len(slices.DeleteFunc([]bool{action.Wait != "", action.Replace != "", action.Add != "", action.Promote != 0, action.Remove != 0, action.Defragment != "", action.Disarm, action.Full}, func(is bool) bool { return !is })), 1)
-		touches := action.Add != "" || action.Promote != 0 || action.Defragment != "" || action.Disarm || whole[action.Replace]
+		if action == (etcd.Action{}) {
+			return
+		}
+		one := []etcd.Action{
+			{}, {Wait: action.Wait}, {Replace: action.Replace}, {Add: action.Add}, {Promote: action.Promote}, {Remove: action.Remove, RemoveID: action.RemoveID}, {Defragment: action.Defragment}, {Disarm: true}, {Full: true},
+		}
+		require.Contains(t, one, action, "one thing at most")
+		touches := whole[action.Replace] || slices.Contains(one[3:5], action) || slices.Contains(one[6:8], action)
+		if action.Remove != "" {
+			sick := slices.DeleteFunc(slices.Clone(members), func(member etcd.Member) bool { return member.Sick == "" })
+			require.Len(t, sick, 1, "all others answer")
+			require.Equal(t, action.RemoveID, sick[0].ID)
+		}
 		for _, member := range members {
-			if action.Remove != 0 {
-				require.Equal(t, member.ID == action.Remove, member.Sick != "", "%s is taken out alone while others answer", member.Name)
-			}
 			if touches && member.Name != action.Replace {
 				require.True(t, whole[member.Name], "%+v while %s is not whole", action, member.Name)
 			}
 		}
 	})
+}
+
+// drawn returns a store that bits say, and which of its members are whole.
+func drawn(bits uint64, wanted int) (names []string, pods []etcd.Pod, members []etcd.Member, whole map[string]bool) {
+	take := func(choices uint64) int { n := bits % choices; bits /= choices; return int(n) } //nolint:gosec // a handful
+	names = []string{"etcd-0", "etcd-1", "etcd-2"}[:1+max(0, wanted)%3]
+	whole = map[string]bool{}
+	for ordinal := range 3 {
+		name := fmt.Sprintf("etcd-%d", ordinal)
+		ready, sick := take(2) == 0, take(2) == 0
+		hasPod, isMember := take(4) > 0, take(4) > 0
+		if hasPod {
+			pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Lost: take(3) == 0, Doomed: take(4) == 0})
+		}
+		if isMember {
+			member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Joined: take(4) > 0, Learner: take(4) == 0, Leader: take(3) == 0, Quota: 100, Size: 50 * int64(take(3)), InUse: 50, Full: take(2) == 0} //nolint:gosec // a handful
+			if sick {
+				member.Sick = "it does not answer"
+			}
+			members = append(members, member)
+		}
+		whole[name] = hasPod && isMember && !sick && (ready || members[len(members)-1].Learner)
+	}
+	return names, pods, members, whole
 }

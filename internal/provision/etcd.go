@@ -151,15 +151,24 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 	if err := s.apply(ctx); err != nil {
 		return tenancy.Reason{}, err
 	}
-	if s.set.Status.ObservedGeneration < s.set.Generation {
+	why, err := s.tend(ctx, s.wanted())
+	if err == nil && replicasOf(s.set.Spec.Replicas) < s.state.Pods {
+		return why, s.apply(ctx)
+	}
+	return why, err
+}
+
+// tend takes the next step to a store of so many members whose pods are what its StatefulSet says, and returns what it waits
+// for then.
+func (s *store) tend(ctx context.Context, wanted int32) (tenancy.Reason, error) {
+	if s.set.ResourceVersion == "" || s.set.Status.ObservedGeneration < s.set.Generation {
 		return s.waits("it was changed just now"), nil
 	}
 	pods, states, err := s.pods(ctx)
 	if err != nil || len(pods) == 0 {
 		return s.waits("it has no pods"), err
 	}
-	claims, err := s.claims(ctx, states) // before members are asked: those that answer then have these, or had them before
-	if err != nil {
+	if err := s.claims(ctx, states); err != nil { // read first: a claim that is made after this is not that of a member which still answers
 		return tenancy.Reason{}, err
 	}
 	c, err := s.dial(ctx)
@@ -170,10 +179,10 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 	members, err := c.Members(ctx)
 	if err != nil {
 		klog.FromContext(ctx).V(1).Info("A store does not answer", "namespace", s.plane.Namespace, "err", err)
-	} else if err := s.learn(ctx, members, claims); err != nil {
+	} else if err := s.learn(ctx, members, states); err != nil {
 		return tenancy.Reason{}, err
 	}
-	return s.act(ctx, etcd.Next(names(s.wanted()), states, members), pods, c)
+	return s.act(ctx, etcd.Next(names(wanted), states, members), pods, c)
 }
 
 // remove deletes the StatefulSet that was read, with its pods.
@@ -185,9 +194,9 @@ func (s *store) remove(ctx context.Context) error {
 	return nil
 }
 
-// learn tells pods that start from now on who the members are, and makes a pod for each that has none. The store was
-// made: it is never new again. claims are those of pods: that of a member is the one with which it is whole.
-func (s *store) learn(ctx context.Context, members []etcd.Member, claims map[string]string) error {
+// learn tells pods that start from now on who the members are. The store was made: it is never new again. The claim of a member
+// is that of its pod: the first one that is known, and another one when the member is whole with it.
+func (s *store) learn(ctx context.Context, members []etcd.Member, pods []etcd.Pod) error {
 	known := s.state
 	known.Members, known.Joining, known.New, known.Version, known.Claims = nil, "", false, s.version(), map[string]string{}
 	for ordinal := range int32(controlplane.MaxMembers) {
@@ -197,25 +206,25 @@ func (s *store) learn(ctx context.Context, members []etcd.Member, claims map[str
 			continue
 		}
 		known.Members, known.Pods = append(known.Members, name), max(known.Pods, ordinal+1)
-		claim := s.state.Claims[name]
-		switch {
-		case !members[at].Joined:
-			known.Joining, claim = name, ""
-		case members[at].Sick == "":
-			claim = cmp.Or(claims[name], claim)
+		if !members[at].Joined {
+			known.Joining = name
+			continue
+		}
+		key := controlplane.ClaimName(name, s.state.Generation)
+		claim := s.state.Claims[key]
+		for _, pod := range pods {
+			if pod.Name == name && (claim == "" || pod.Ready && members[at].Sick == "") {
+				claim = cmp.Or(pod.Claim, claim)
+			}
 		}
 		if claim != "" {
-			known.Claims[name] = claim
+			known.Claims[key] = claim
 		}
 	}
 	if len(known.Members) == 0 {
 		return nil // not one is a pod's: somebody is at work on it
 	}
-	grown := known.Pods > s.state.Pods
-	if err := s.tell(ctx, known); err != nil || !grown {
-		return err
-	}
-	return s.apply(ctx)
+	return s.tell(ctx, known)
 }
 
 // tell lets the ConfigMap say a state if it says another one. Where somebody was faster nothing is written.
@@ -263,8 +272,8 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 		return s.waits(action.Replace + " is being replaced"), s.replace(ctx, &pods[at])
 	case action.Add != "":
 		why, err = s.waits(action.Add+" is being added"), c.Add(ctx, s.plane.Addresses(controlplane.MaxMembers)[action.Add].Peer)
-	case action.Remove != 0:
-		why, err = s.waits("a member that has lost its volume is taken out"), c.Remove(ctx, action.Remove)
+	case action.Remove != "":
+		why, err = s.waits(action.Remove+", which has lost its volume, is taken out"), c.Remove(ctx, action.RemoveID)
 	case action.Defragment != "":
 		why, err = s.waits(action.Defragment+" gives back what is free in its file"), c.Defragment(ctx, action.Defragment)
 	case action.Disarm:
@@ -302,28 +311,31 @@ func (s *store) pods(ctx context.Context) ([]corev1.Pod, []etcd.Pod, error) {
 		pod := &list.Items[i]
 		states = append(states, etcd.Pod{
 			Name: pod.Name, Ready: podutil.IsPodReady(pod), Ending: pod.DeletionTimestamp != nil,
-			Running:  slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool { return container.State.Running != nil }),
+			Running: slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool { return container.State.Running != nil }),
+			Failed: slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool {
+				return container.State.Running == nil && cmp.Or(container.State.Terminated, container.LastTerminationState.Terminated) != nil
+			}),
 			Outdated: pod.Labels[appsv1.ControllerRevisionHashLabelKey] != s.set.Status.UpdateRevision,
 		})
 	}
 	return list.Items, states, nil
 }
 
-// claims returns the UID of the claim of each pod that has one, read without a cache, by the pod's name, and says which
-// pods have lost theirs.
-func (s *store) claims(ctx context.Context, pods []etcd.Pod) (map[string]string, error) {
-	claims := map[string]string{}
+// claims says of each pod which claim it has, read without a cache.
+func (s *store) claims(ctx context.Context, pods []etcd.Pod) error {
 	for i := range pods {
-		name, claim := pods[i].Name, &corev1.PersistentVolumeClaim{}
-		exists, err := s.read(ctx, controlplane.ClaimName(name, s.state.Generation), claim)
+		name, claim := controlplane.ClaimName(pods[i].Name, s.state.Generation), &corev1.PersistentVolumeClaim{}
+		exists, err := s.read(ctx, name, claim)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if had := s.state.Claims[name]; exists {
-			claims[name], pods[i].Lost = string(claim.UID), had != "" && had != string(claim.UID)
+		had := s.state.Claims[name]
+		if exists {
+			pods[i].Claim, pods[i].Doomed = string(claim.UID), claim.DeletionTimestamp != nil
+			pods[i].Lost = pods[i].Failed && had != "" && had != pods[i].Claim
 		}
 	}
-	return claims, nil
+	return nil
 }
 
 // replace deletes the pod that was read, and no other one.

@@ -205,7 +205,7 @@ func TestALostVolume(t *testing.T) {
 		return told.Data["claims"], called
 	}
 	claims, called := told()
-	require.Equal(t, "etcd-0=a,etcd-1=b,etcd-2=c", claims)
+	require.Equal(t, "data-etcd-0=a,data-etcd-1=b,data-etcd-2=c", claims)
 	require.Equal(t, []string{"joined-etcd-0", "joined-etcd-1", "joined-etcd-2"}, called)
 
 	b.store.list[1].Sick = "it does not answer"
@@ -216,22 +216,33 @@ func TestALostVolume(t *testing.T) {
 	require.Len(t, b.store.list, 3, "there is none yet")
 	b.create(claim(1, "d"))
 	b.reconcile()
-	require.Len(t, b.store.list, 2)
-	_, message := b.conditions()
-	require.Contains(t, message, "Waiting for etcd")
+	require.Len(t, b.store.list, 3, "it starts, and may find its data")
+	b.runs(1, false)
+	b.store.list[2].Sick = "it follows no leader"
+	b.reconcile()
+	require.Len(t, b.store.list, 3, "another one is sick")
+	b.store.list[2].Sick = ""
+	refuse := func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 1 }
+	b.change(refuse)
+	b.reconcile()
+	require.Len(t, b.store.list, 2, "whatever is refused")
 	b.reconcile()
 	require.Len(t, b.store.list, 3)
+	missing, _ = b.conditions()
+	require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Invalid"}, missing)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
 	b.reconcile()
 	claims, called = told()
-	require.Equal(t, "etcd-0=a,etcd-2=c", claims)
+	require.Equal(t, "data-etcd-0=a,data-etcd-2=c", claims)
 	require.Equal(t, []string{"joined-etcd-0", "etcd-1", "joined-etcd-2"}, called)
 	at := slices.IndexFunc(b.store.list, func(member etcd.Member) bool { return member.Name == "etcd-1" })
 	b.store.list[at].Sick, b.store.list[at].Joined = "", true
+	b.runs(1, true)
 	for range 3 {
 		b.reconcile()
 	}
 	claims, called = told()
-	require.Equal(t, "etcd-0=a,etcd-1=d,etcd-2=c", claims)
+	require.Equal(t, "data-etcd-0=a,data-etcd-1=d,data-etcd-2=c", claims)
 	require.Equal(t, []string{"joined-etcd-0", "joined-etcd-1", "joined-etcd-2"}, called)
 	require.False(t, b.store.list[at].Learner)
 	missing, _ = b.conditions()
@@ -241,8 +252,60 @@ func TestALostVolume(t *testing.T) {
 	b.create(claim(0, "e"))
 	b.reconcile()
 	claims, _ = told()
-	require.Equal(t, "etcd-0=e,etcd-1=d,etcd-2=c", claims, "it is whole with another one: somebody has restored it")
+	require.Equal(t, "data-etcd-0=e,data-etcd-1=d,data-etcd-2=c", claims, "it is whole with another one: somebody has restored it")
 	require.Len(t, b.store.list, 3)
+}
+
+// runs says whether a pod is ready, or its program ends again and again.
+func (b *bed) runs(ordinal int32, ready bool) {
+	b.t.Helper()
+	pod := &corev1.Pod{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.MemberName(ordinal)}, pod))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
+	}}
+	pod.Status.Conditions = nil
+	if ready {
+		pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), pod))
+}
+
+// TestClaimsThatWereNotKnown: the claim of a member that is sick is known, too, so that another one is seen.
+func TestClaimsThatWereNotKnown(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "data-etcd-0", UID: "a"}}
+	b.create(claim)
+	b.store.list[0].Sick = "it follows no leader"
+	b.reconcile()
+	_, told := b.stored()
+	require.Equal(t, "data-etcd-0=a", told.Data["claims"])
+	b.delete(claim)
+	claim.UID = "b"
+	b.create(claim)
+	b.runs(0, false)
+	b.reconcile()
+	require.Len(t, b.store.list, 1, "it is the only one")
+	_, told = b.stored()
+	require.Equal(t, "data-etcd-0=a", told.Data["claims"])
+}
+
+// TestClaimsOfARestoredStore: claims are known by their names, which are others in a store of another generation.
+func TestClaimsOfARestoredStore(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	for name, uid := range map[string]types.UID{"data-etcd-0": "old", "data-2-etcd-0": "new"} {
+		b.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: name, UID: uid}})
+	}
+	told := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "etcd", Labels: controlplane.Labels(controlplane.Etcd)}}
+	told.Data = map[string]string{"generation": "2", "claims": "data-etcd-0=old"}
+	b.create(told)
+	b.made()
+	_, told = b.stored()
+	require.Equal(t, "data-2-etcd-0=new", told.Data["claims"])
 }
 
 // TestAFullStore: what to do is said, and looked at now and then. It takes writes again when there is room, which members

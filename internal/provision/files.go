@@ -2,11 +2,8 @@ package provision
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,76 +12,65 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 )
 
-// files are the Secrets that a ClusterVersion names, as they are in vc-manager's namespace, by name.
+// files are those of a ClusterVersion that are secrets, as they are in vc-manager's namespace.
 type files struct {
-	sources map[string]*corev1.Secret
-	// lacks is why one does not have what is wanted of it, "" where all have.
+	// data is what SecretFiles of the root namespace is to have.
+	data map[string][]byte
+	// lacks is why one is not there, "" where all are.
 	lacks string
 }
 
-// readFiles reads the Secrets that a ClusterVersion names.
+// readFiles reads the files of a ClusterVersion that are secrets.
 func (r *Reconciler) readFiles(ctx context.Context, plane *controlplane.ControlPlane) (files, error) {
-	read := files{sources: map[string]*corev1.Secret{}}
-	plane.FileSums = map[string]string{}
-	keys := controlplane.FileSecrets(plane.Version)
-	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		source := &corev1.Secret{}
-		err := r.Reader.Get(ctx, types.NamespacedName{Namespace: r.Network.Manager, Name: name}, source)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return read, fmt.Errorf("getting Secret %s/%s: %w", r.Network.Manager, name, err)
+	read := files{data: map[string][]byte{}}
+	plane.FileKeys = map[controlplane.FileSource]string{}
+	secrets := map[string]*corev1.Secret{}
+	for _, source := range controlplane.FileSources(plane.Version) {
+		secret, isRead := secrets[source.Secret]
+		if !isRead {
+			secret = &corev1.Secret{}
+			err := r.Reader.Get(ctx, types.NamespacedName{Namespace: r.Network.Manager, Name: source.Secret}, secret)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return read, fmt.Errorf("getting Secret %s/%s: %w", r.Network.Manager, source.Secret, err)
+			}
+			secrets[source.Secret] = secret
 		}
-		if why := unfit(source, keys[name]); why != "" {
-			read.lacks = fmt.Sprintf("Secret %s/%s, which has files, %s", r.Network.Manager, name, why)
+		content := secret.Data[source.Key]
+		if why := unfit(secret, source.Key, content); why != "" {
+			read.lacks = fmt.Sprintf("files are in Secret %s/%s, %s", r.Network.Manager, source.Secret, why)
 			return read, nil
 		}
-		read.sources[name], plane.FileSums[name] = source, sumOf(source, keys[name])
+		key := controlplane.FileKey(source.Key, content)
+		read.data[key], plane.FileKeys[source] = content, key
 	}
 	return read, nil
 }
 
-// unfit returns why a Secret does not have the files that are wanted of it, "" where it does. Without resource version there
-// is none.
-func unfit(source *corev1.Secret, keys []string) string {
+// unfit returns why a Secret has no content that may be a file, "" where it has. Without resource version there is none.
+func unfit(secret *corev1.Secret, key string, content []byte) string {
 	switch {
-	case source.ResourceVersion == "":
-		return "is not there"
-	case source.Type != controlplane.FileSecretType: // others in that namespace are nobody's to give to tenants
-		return fmt.Sprintf("is of type %s: make it anew, of type %s", source.Type, controlplane.FileSecretType)
-	}
-	for _, key := range keys {
-		if len(source.Data[key]) == 0 {
-			return "has no key " + key
-		}
+	case secret.ResourceVersion == "":
+		return fmt.Sprintf("which is not there: create it, of type %s, with key %s", controlplane.FileSecretType, key)
+	case secret.Type != controlplane.FileSecretType: // others in that namespace are nobody's to give to tenants
+		return fmt.Sprintf("which is of type %s: make it anew, of type %s", secret.Type, controlplane.FileSecretType)
+	case len(content) == 0:
+		return "which has no key " + key
+	case len(content) > controlplane.MaxFile:
+		return fmt.Sprintf("which has %d bytes in key %s: %d at most", len(content), key, controlplane.MaxFile)
 	}
 	return ""
 }
 
-// sumOf returns a sum of keys of a Secret: another one where one has another content.
-func sumOf(source *corev1.Secret, keys []string) string {
-	hash := sha256.New()
-	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
-		fmt.Fprintf(hash, "%s %d ", key, len(source.Data[key]))
-		hash.Write(source.Data[key])
+// copyFiles adds the files to those in the root namespace, or lets them be all that there are: once no pod has others.
+func (s *store) copyFiles(ctx context.Context, alone bool) error {
+	copies := &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
+	there, err := copies.get(ctx, controlplane.SecretFiles)
+	if err != nil || there == nil && len(s.files.data) == 0 {
+		return err
 	}
-	return hex.EncodeToString(hash.Sum(nil))
-}
-
-// copy copies the Secrets to the root namespace. A key that is there stays: pods of the ClusterVersion of before may read it.
-func (f *files) copy(ctx context.Context, store *store) error {
-	copies := &secrets{client: store.Client, reader: store.Reader, namespace: store.plane.Namespace}
-	for _, name := range slices.Sorted(maps.Keys(f.sources)) {
-		there, err := copies.get(ctx, controlplane.FileSecret(name))
-		if err != nil {
-			return err
-		}
-		data := map[string][]byte{}
-		if there != nil {
-			maps.Copy(data, there.Data)
-		}
-		maps.Copy(data, f.sources[name].Data)
-		if err := copies.keep(ctx, controlplane.FileSecret(name), controlplane.FileSecretType, there, data); err != nil {
-			return err
-		}
+	data := maps.Clone(s.files.data)
+	if there != nil && !alone {
+		maps.Copy(data, there.Data)
 	}
-	return nil
+	return copies.keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, there, data)
 }

@@ -61,9 +61,9 @@ func (r *Reconciler) endAll(ctx context.Context, namespace string) (waits string
 	return "", nil
 }
 
-// revive scales what was scaled to nothing to what it was, and changes nothing else: what is wanted of it is refused, or
-// waits for it. What has another store now stays as it is.
-func (r *Reconciler) revive(ctx context.Context, store *store) error {
+// revive scales what was scaled to nothing to what it was, and keeps the members of the store, and changes nothing else: what
+// is wanted of it is refused, or waits for it. What has another store now stays as it is.
+func (r *Reconciler) revive(ctx context.Context, store *store, report *report) error {
 	if store.isPast() || !store.hasServed() {
 		return nil
 	}
@@ -92,7 +92,11 @@ func (r *Reconciler) revive(ctx context.Context, store *store) error {
 			return fmt.Errorf("scaling %s %s/%s: %w", kindOf(workload), store.plane.Namespace, workload.GetName(), err)
 		}
 	}
-	return nil
+	why, err := store.tend(ctx, store.state.Pods)
+	if err == nil {
+		report.set(tenancyv1alpha1.ConditionEtcdReady, why)
+	}
+	return err
 }
 
 // replicasIn returns where a workload says how many pods it has.

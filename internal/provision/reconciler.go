@@ -305,21 +305,21 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups, report *report, again *time.Duration, isRestored bool) error {
 	why := preflight(store)
 	if isRestored && changesMinor(store.version(), store.plane.Version.Spec.KubernetesVersion) {
-		return r.revive(ctx, store)
+		return r.revive(ctx, store, report)
 	}
 	if why == (tenancy.Reason{}) {
 		var err error
 		if why, err = backups.beforeUpgrade(ctx, store); err != nil {
-			return errors.Join(err, r.revive(ctx, store))
+			return errors.Join(err, r.revive(ctx, store, report))
 		}
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why)
 		*again = min(*again, mendingPeriod)
-		return r.revive(ctx, store)
+		return r.revive(ctx, store, report)
 	}
-	if err := store.files.copy(ctx, store); err != nil {
-		return err
+	if err := store.copyFiles(ctx, false); err != nil {
+		return errors.Join(err, r.revive(ctx, store, report))
 	}
 	return r.make(ctx, store, report, again)
 }
@@ -341,6 +341,9 @@ func (r *Reconciler) make(ctx context.Context, store *store, report *report, aga
 			*again = min(*again, period)
 			return nil
 		}
+	}
+	if err := store.copyFiles(ctx, true); err != nil {
+		return err
 	}
 	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{})
 	report.version = store.plane.Version.Spec.KubernetesVersion

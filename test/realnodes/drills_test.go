@@ -39,8 +39,13 @@ func TestDrills(t *testing.T) {
 		d.meta.run(t, d.key, "delete", "pods", "-l", "app.kubernetes.io/managed-by=vc-manager", "--grace-period=0", "--force")
 	})
 	d.drill(t, "the volume of a member is lost", func() {
+		before := d.meta.run(t, d.key, "get", "pvc/data-etcd-1", "-o", "jsonpath={.metadata.uid}")
 		d.meta.run(t, d.key, "delete", "pvc/data-etcd-1", "--wait=false")
 		d.meta.run(t, d.key, "delete", "pod/etcd-1")
+		eventually(t, "it is a member with another claim", func(context.Context) (bool, error) {
+			claims, err := d.meta.try(t, d.key, "get", "configmap/etcd", "-o", "jsonpath={.data.claims}")
+			return err == nil && strings.Contains(claims, "data-etcd-1=") && !strings.Contains(claims, before), nil
+		})
 	})
 	d.drill(t, "a member is sick in an upgrade", func() { d.upgradeSick(t) })
 	d.drill(t, "vc-manager is killed in an upgrade", func() {
@@ -100,6 +105,7 @@ func (d *drilled) upgradeSick(t *testing.T) {
 		return said
 	}
 	others := pods("etcd-0") + pods("etcd-1")
+	require.Contains(t, others, "etcd")
 	d.upgrade(t, 30000)
 	eventually(t, "the sick one is replaced", func(context.Context) (bool, error) {
 		return strings.Contains(pods("etcd-2"), "--snapshot-count=30000"), nil

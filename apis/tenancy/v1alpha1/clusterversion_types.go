@@ -97,6 +97,7 @@ type ComponentTemplate struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.filter(file, has(file.content)).map(file, size(file.content)).sum() <= 60000",message="files have 60000 characters together: give some of them in a Secret"
 	Files []ComponentFile `json:"files,omitempty"`
 
 	// statefulset is a template of the first VirtualCluster. Images of a version that works, replicas, resources and known
@@ -145,10 +146,11 @@ type ComponentFile struct {
 	Content string `json:"content,omitempty"`
 
 	// secretName names a Secret in the namespace of vc-manager, of type tenancy.x-k8s.io/control-plane-files, with the file in
-	// the key of its name. vc-manager copies it to the root namespaces of tenants, and looks at it every ten minutes.
+	// the key of its name, 16 KiB at most. vc-manager copies it to the root namespaces of tenants, and looks at it every ten
+	// minutes.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	SecretName string `json:"secretName,omitempty"`
 }
 

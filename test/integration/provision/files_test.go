@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -32,16 +33,20 @@ func TestFiles(t *testing.T) {
 		"give the content, or the name of a Secret that has it": {Name: "audit.yaml"},
 		"spec.apiServer.files[0].name":                          {Name: "../audit.yaml", Content: "x"},
 		"Too long":                                              {Name: "audit.yaml", Content: strings.Repeat("x", 16385)},
+		"spec.apiServer.files[0].secretName":                    {Name: "audit.yaml", SecretName: "a/b"},
 	} {
 		version := sample.DeepCopy()
 		version.Spec.APIServer.Files = []tenancyv1alpha1.ComponentFile{wrong}
 		require.ErrorContains(t, w.client.Create(t.Context(), version), why)
 	}
+	version := sample.DeepCopy()
+	version.Spec.APIServer.Image, version.Spec.APIServer.ExtraArgs, version.Spec.APIServer.StatefulSet = "", nil, &runtime.RawExtension{Raw: []byte("{}")}
+	require.ErrorContains(t, w.client.Create(t.Context(), version), "give files with an image")
 	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) {
 		version.APIServer.Files, version.APIServer.ExtraArgs = sample.Spec.APIServer.Files, sample.Spec.APIServer.ExtraArgs
 	})
 	require.Eventually(t, func() bool {
-		return strings.Contains(w.upToDate(t), "Secret vc-manager/encryption, which has files, is not there")
+		return strings.Contains(w.upToDate(t), "Secret vc-manager/encryption, which is not there")
 	}, patience, tick)
 	require.NoError(t, w.client.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "encryption"}, Type: "tenancy.x-k8s.io/control-plane-files",

@@ -59,6 +59,8 @@ type pod struct {
 	// ready is whether it is, and wasReady whether it was once.
 	ready, wasReady bool
 	process         *launch.Process
+	// ended is when its program ended by itself, zero while it runs.
+	ended time.Time
 }
 
 // newKubelet returns a kubelet that runs until the test ends.
@@ -148,7 +150,16 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 	if err := k.write(ctx, of, running.address); err != nil {
 		return err
 	}
-	if running.process == nil || running.process.Ended() {
+	if running.process != nil && running.process.Ended() && running.ended.IsZero() {
+		running.ended = time.Now()
+		k.change(func() { running.ready = false })
+		return k.say(ctx, of, running)
+	}
+	if time.Since(running.ended) < backOff {
+		return nil
+	}
+	restarted := !running.ended.IsZero()
+	if running.process == nil || restarted {
 		command, err := k.command(ctx, of, running.address)
 		if err != nil {
 			return err
@@ -157,21 +168,28 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 		if err != nil {
 			return err
 		}
-		k.change(func() { running.process, k.pods[of.Name] = process, running })
+		k.change(func() { running.process, running.ended, k.pods[of.Name] = process, time.Time{}, running })
 	}
 	ready := of.Spec.Containers[0].ReadinessProbe != nil && isReady(ctx, of, running.address)
-	if running.ready == ready && of.Status.PodIP != "" {
+	if running.ready == ready && of.Status.PodIP != "" && !restarted {
 		return nil
 	}
-	err := k.say(ctx, of, running.address, ready)
-	if err == nil {
-		k.change(func() { running.ready, running.wasReady = ready, running.wasReady || ready })
+	before := running.ready
+	k.change(func() { running.ready = ready })
+	if err := k.say(ctx, of, running); err != nil {
+		k.change(func() { running.ready = before })
+		return err
 	}
-	return err
+	k.change(func() { running.wasReady = running.wasReady || ready })
+	return nil
 }
 
-// say says that a pod runs at an address, and whether it is ready.
-func (k *kubelet) say(ctx context.Context, of *corev1.Pod, address string, ready bool) error {
+// backOff is after how long a program is started again that has ended.
+const backOff = time.Second
+
+// say says that a pod runs, or that its program has ended, and whether it is ready.
+func (k *kubelet) say(ctx context.Context, of *corev1.Pod, running *pod) error {
+	ready, address := running.ready, running.address
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live := &corev1.Pod{}
 		if err := k.meta.Get(ctx, client.ObjectKeyFromObject(of), live); err != nil || live.UID != of.UID {
@@ -186,6 +204,10 @@ func (k *kubelet) say(ctx context.Context, of *corev1.Pod, address string, ready
 		live.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: live.Spec.Containers[0].Name, Image: live.Spec.Containers[0].Image, Ready: ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}
+		if !running.ended.IsZero() {
+			live.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+			live.Status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+		}
 		return k.meta.Status().Update(ctx, live)
 	})
 }

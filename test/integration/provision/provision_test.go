@@ -543,12 +543,12 @@ func (w *world) losesVolume(t *testing.T, member string) {
 		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, told))
 		return told.Data["claims"]
 	}
-	require.Contains(t, claims(), member+"="+string(claim.UID))
+	require.Contains(t, claims(), "data-"+member+"="+string(claim.UID))
 	require.NoError(t, w.client.Delete(t.Context(), claim))
 	require.NoError(t, w.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: member}}))
 	require.Eventually(t, func() bool {
 		said := claims()
-		return strings.Contains(said, member+"=") && !strings.Contains(said, string(claim.UID))
+		return strings.Contains(said, "data-"+member+"=") && !strings.Contains(said, string(claim.UID))
 	}, patience, tick, "it is a member with another claim")
 	require.Eventually(t, func() bool { return len(w.members(t)) == 3 }, patience, tick, "all members are ready")
 }
