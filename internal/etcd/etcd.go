@@ -123,6 +123,8 @@ func (c *Client) ask(ctx context.Context, of *etcdserverpb.Member, member *Membe
 	switch {
 	case err != nil:
 		member.Sick = "it does not answer"
+	case status.Header.MemberId != of.ID:
+		member.Sick = "another one answers at its address"
 	case status.Leader == 0:
 		member.Sick = "it follows no leader"
 	default:
