@@ -275,7 +275,7 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 	case action.Remove != "":
 		why, err = s.waits(action.Remove+", which has lost its volume, is taken out"), c.Remove(ctx, action.RemoveID)
 	case action.Defragment != "":
-		why, err = s.waits(action.Defragment+" gives back what is free in its file"), c.Defragment(ctx, action.Defragment)
+		why, err = s.waits(action.Defragment+" gives back what is free in its file"), s.defragment(ctx, action.Defragment, c)
 	case action.Disarm:
 		why, err = s.waits("it has room again"), c.Disarm(ctx)
 	case action.Full:
@@ -290,6 +290,17 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 		klog.FromContext(ctx).Error(err, "Changing the members of a store", "namespace", s.plane.Namespace)
 	}
 	return why, nil
+}
+
+// defragment has a member give back what is free in its file, unless it is the turn of others.
+func (s *store) defragment(ctx context.Context, member string, c EtcdClient) error {
+	select {
+	case s.defragmenting <- struct{}{}:
+		defer func() { <-s.defragmenting }()
+		return c.Defragment(ctx, member) //nolint:wrapcheck // it says what it did
+	default:
+		return nil
+	}
 }
 
 // waits returns the Reason for a store that is not whole.

@@ -322,6 +322,10 @@ func TestAFullStore(t *testing.T) {
 	require.Equal(t, mendingPeriod, b.reconcile().RequeueAfter)
 	require.Equal(t, writes, b.writes)
 	b.store.list[0].InUse = 20
+	b.reconciler.defragmenting <- struct{}{}
+	b.reconcile()
+	require.EqualValues(t, 100, b.store.list[0].Size, "others are defragmented")
+	<-b.reconciler.defragmenting
 	b.reconcile()
 	require.EqualValues(t, 20, b.store.list[0].Size)
 	require.True(t, b.store.list[0].Full)

@@ -46,6 +46,9 @@ const (
 	controllerName = "control-planes"
 	// concurrentTenants is how many control planes are worked on at a time.
 	concurrentTenants = 8
+	// concurrentDefragmented is how many members of etcd are defragmented at a time: each takes a worker for half a minute at
+	// most, and tenants decide how often.
+	concurrentDefragmented = 2
 	// patrolPeriod is how often a control plane is looked at without an event.
 	patrolPeriod = 10 * time.Minute
 	// mendingPeriod is how often what somebody has to mend is looked at: nobody tells when it is.
@@ -79,13 +82,14 @@ type Reconciler struct {
 	// Network is what the pods of control planes may reach. The API server of the meta cluster is read.
 	Network controlplane.Network
 
-	// exposing has an element for each reconcile that asks DNS or a tenant's API server, at most concurrentExposed.
-	exposing chan struct{}
+	// exposing has an element for each reconcile that asks DNS or a tenant's API server, at most concurrentExposed, and
+	// defragmenting one for each that waits for a member of etcd, at most concurrentDefragmented.
+	exposing, defragmenting chan struct{}
 }
 
 // SetupWithManager adds the reconciler to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.exposing = make(chan struct{}, concurrentExposed)
+	r.exposing, r.defragmenting = make(chan struct{}, concurrentExposed), make(chan struct{}, concurrentDefragmented)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&tenancyv1alpha1.VirtualCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownerSaid))).
