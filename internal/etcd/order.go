@@ -42,10 +42,10 @@ type Action struct {
 // again before each step, a step that was taken and forgotten is found:
 //
 //	a member without its volume, or a sick pod that is outdated → wait for whoever is sick → a learner's vote →
-//	room in files that are large and mostly free → other outdated pods, the leader's last → a member more
+//	other outdated pods, the leader's last → a member more → room in files that are large and partly free
 //
-// A member that has lost its volume is taken out while all others are whole, and is added as one of those that are
-// missing: it has forgotten what it has promised.
+// A member that has lost its volume is taken out while the store has all others whole, and is added as one of those that
+// are missing: it has forgotten what it has promised.
 //
 // A pod is sick when neither the kubelet nor the store has it whole: one that only one of them has lost may be the
 // majority's. While another one is sick too, or the store does not answer, its members may be about to find a majority
@@ -104,9 +104,11 @@ func mend(member Member, pod Pod, members []Member) Action {
 // whole is Next for a store whose members are all whole.
 func whole(names []string, podOf map[string]Pod, members []Member) Action {
 	var outdated, fragmented []Member
-	isFull, hasRoom := false, true
 	for _, member := range members {
-		if member.Learner {
+		switch {
+		case member.Learner && len(names) == 2: // two with a vote are silent where one is
+			return Action{Wait: member.Name + " has no vote until there are to be three"}
+		case member.Learner:
 			return Action{Promote: member.ID}
 		}
 		if podOf[member.Name].Outdated {
@@ -115,30 +117,40 @@ func whole(names []string, podOf map[string]Pod, members []Member) Action {
 		if isFragmented(member) {
 			fragmented = append(fragmented, member)
 		}
-		isFull, hasRoom = isFull || member.Full, hasRoom && member.Size < member.Quota/10*9
-	}
-	switch {
-	case len(fragmented) > 0:
-		return Action{Defragment: leaderLast(fragmented).Name}
-	case isFull && hasRoom:
-		return Action{Disarm: true}
 	}
 	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(members, func(member Member) bool { return member.Name == name })
 	})
+	isFull := slices.ContainsFunc(members, func(member Member) bool { return member.Full })
 	switch {
 	case len(missing) > 0 && (len(outdated) == 0 || len(members) == 2): // one of two is no majority
 		return Action{Add: missing[0]}
 	case len(outdated) > 0:
 		return Action{Replace: leaderLast(outdated).Name}
+	case len(fragmented) > 0:
+		return Action{Defragment: leaderLast(fragmented).Name}
+	case isFull && !slices.ContainsFunc(members, lacksRoom):
+		return Action{Disarm: true}
 	}
 	return Action{Full: isFull}
 }
 
-// isFragmented reports whether a file is near its quota, by which etcd judges, and a good part of it is free.
+// maxQuota is the largest quota with which a file and a copy of it fit in the volume of a member, of 8 GiB, beside its log.
+const maxQuota = 3 << 30
+
+// isFragmented reports whether a file is near its quota, by which etcd judges, and a part of it is free that is worth it.
 func isFragmented(member Member) bool {
-	fifth := member.Quota / 5
-	return fifth > 0 && member.Size > 4*fifth && member.Size-member.InUse > fifth
+	tenth := member.Quota / 10
+	worth := 2 * tenth
+	if member.Full {
+		worth = tenth
+	}
+	return tenth > 0 && member.Quota <= maxQuota && member.Size > 8*tenth && member.Size-member.InUse > worth
+}
+
+// lacksRoom reports whether a file is as large as it may be, or nearly, or that is not known. A quota below 0 is none.
+func lacksRoom(member Member) bool {
+	return member.Quota == 0 || member.Quota > 0 && member.Size >= member.Quota/10*9
 }
 
 // leaderLast returns the first of some members, the leader only where there is no other one.

@@ -163,7 +163,7 @@ func TestNext(t *testing.T) {
 			want: etcd.Action{Wait: "the claim of etcd-0 is being deleted, and its data ends with the pod: delete the pod yourself, if that is what you want"},
 		},
 		{
-			name: "files are large and mostly free", wanted: 3, is: []state{{ordinal: 0, size: 90, inUse: 60, leader: true}, {ordinal: 1, size: 90, inUse: 60, outdated: true}, {ordinal: 2, size: 60, inUse: 60}},
+			name: "files are large and mostly free", wanted: 3, is: []state{{ordinal: 0, size: 90, inUse: 60, leader: true}, {ordinal: 1, size: 90, inUse: 60}, {ordinal: 2, size: 60, inUse: 60}},
 			want: etcd.Action{Defragment: "etcd-1"},
 		},
 		{name: "the leader is left", wanted: 3, is: []state{{ordinal: 0, size: 90, inUse: 60, leader: true}, {ordinal: 1}, {ordinal: 2}}, want: etcd.Action{Defragment: "etcd-0"}},
@@ -175,7 +175,11 @@ func TestNext(t *testing.T) {
 		},
 		{name: "it is full", wanted: 1, is: []state{{ordinal: 0, size: 100, inUse: 95, full: true}}, want: etcd.Action{Full: true}},
 		{name: "it is full, and may have more", wanted: 1, is: []state{{ordinal: 0, size: 100, inUse: 95, full: true, outdated: true}}, want: etcd.Action{Replace: "etcd-0"}},
-		{name: "it was full", wanted: 3, is: []state{{ordinal: 0, size: 50}, {ordinal: 1, size: 50, full: true, outdated: true}, {ordinal: 2, size: 50}}, want: etcd.Action{Disarm: true}},
+		{name: "it was full", wanted: 3, is: []state{{ordinal: 0, size: 50}, {ordinal: 1, size: 50, full: true}, {ordinal: 2, size: 50}}, want: etcd.Action{Disarm: true}},
+		{name: "it is full, and a little is free", wanted: 1, is: []state{{ordinal: 0, size: 100, inUse: 89, full: true}}, want: etcd.Action{Defragment: "etcd-0"}},
+		{name: "a pod is outdated before files are large", wanted: 1, is: []state{{ordinal: 0, size: 100, full: true, outdated: true}}, want: etcd.Action{Replace: "etcd-0"}},
+		{name: "a member is missing before files are large", wanted: 3, is: []state{{ordinal: 0, size: 100, full: true, outdated: true}, {ordinal: 2}}, want: etcd.Action{Add: "etcd-1"}},
+		{name: "there may not be more than two", wanted: 2, is: []state{{ordinal: 0}, {ordinal: 1, learner: true, notReady: true}}, want: etcd.Action{Wait: "etcd-1 has no vote until there are to be three"}},
 		{name: "one is full yet", wanted: 3, is: []state{{ordinal: 0, size: 50}, {ordinal: 1, size: 95, inUse: 90, full: true}, {ordinal: 2, size: 50}}, want: etcd.Action{Full: true}},
 		{
 			name: "of two none is replaced", wanted: 3, is: []state{{ordinal: 0, outdated: true, leader: true}, {ordinal: 1, outdated: true}},
@@ -246,7 +250,7 @@ func drawn(bits uint64, wanted int) (names []string, pods []etcd.Pod, members []
 		ready, sick := take(2) == 0, take(2) == 0
 		hasPod, isMember := take(4) > 0, take(4) > 0
 		if hasPod {
-			pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Lost: take(3) == 0, Doomed: take(4) == 0})
+			pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Failed: take(2) == 0, Lost: take(3) == 0, Doomed: take(4) == 0})
 		}
 		if isMember {
 			member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Joined: take(4) > 0, Learner: take(4) == 0, Leader: take(3) == 0, Quota: 100, Size: 50 * int64(take(3)), InUse: 50, Full: take(2) == 0} //nolint:gosec // a handful

@@ -161,7 +161,10 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 // tend takes the next step to a store of so many members whose pods are what its StatefulSet says, and returns what it waits
 // for then.
 func (s *store) tend(ctx context.Context, wanted int32) (tenancy.Reason, error) {
-	if s.set.ResourceVersion == "" || s.set.Status.ObservedGeneration < s.set.Generation {
+	switch {
+	case s.set.ResourceVersion == "":
+		return s.waits("its StatefulSet is gone"), nil
+	case s.set.Status.ObservedGeneration < s.set.Generation:
 		return s.waits("it was changed just now"), nil
 	}
 	pods, states, err := s.pods(ctx)
@@ -275,11 +278,12 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 	case action.Remove != "":
 		why, err = s.waits(action.Remove+", which has lost its volume, is taken out"), c.Remove(ctx, action.RemoveID)
 	case action.Defragment != "":
-		why, err = s.waits(action.Defragment+" gives back what is free in its file"), s.defragment(ctx, action.Defragment, c)
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonDefragmenting, Message: action.Defragment + " gives back what is free in its file, or waits for those of others to do so"}
+		err = s.defragment(ctx, action.Defragment, c)
 	case action.Disarm:
 		why, err = s.waits("it has room again"), c.Disarm(ctx)
 	case action.Full:
-		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonStoreFull, Message: "etcd is full and takes no writes: delete objects of the tenant. It has room about ten minutes after that, " +
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonStoreFull, Message: "etcd is full and takes no writes: delete a fifth of what the tenant has there. It has room about ten minutes after that, " +
 			"or with a larger quota-backend-bytes in spec.etcd.extraArgs of the ClusterVersion"}
 	case action.Promote != 0:
 		why, err = s.waits("a member that was added catches up"), c.Promote(ctx, action.Promote)
@@ -324,7 +328,7 @@ func (s *store) pods(ctx context.Context) ([]corev1.Pod, []etcd.Pod, error) {
 			Name: pod.Name, Ready: podutil.IsPodReady(pod), Ending: pod.DeletionTimestamp != nil,
 			Running: slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool { return container.State.Running != nil }),
 			Failed: slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool {
-				return container.State.Running == nil && cmp.Or(container.State.Terminated, container.LastTerminationState.Terminated) != nil
+				return container.Name == controlplane.Etcd && container.State.Running == nil && container.RestartCount > 0
 			}),
 			Outdated: pod.Labels[appsv1.ControllerRevisionHashLabelKey] != s.set.Status.UpdateRevision,
 		})

@@ -262,7 +262,7 @@ func (b *bed) runs(ordinal int32, ready bool) {
 	pod := &corev1.Pod{}
 	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.MemberName(ordinal)}, pod))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
+		Name: controlplane.Etcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}, RestartCount: 1,
 	}}
 	pod.Status.Conditions = nil
 	if ready {
@@ -317,7 +317,7 @@ func TestAFullStore(t *testing.T) {
 	b.store.list[0].Size, b.store.list[0].InUse, b.store.list[0].Quota, b.store.list[0].Full = 100, 95, 100, true
 	b.reconcile()
 	missing, _ := b.conditions()
-	require.Equal(t, map[string]string{"EtcdReady": "StoreFull", "UpToDate": "StoreFull"}, missing)
+	require.Equal(t, map[string]string{"EtcdReady": "StoreFull"}, missing)
 	writes := b.writes
 	require.Equal(t, mendingPeriod, b.reconcile().RequeueAfter)
 	require.Equal(t, writes, b.writes)

@@ -72,7 +72,8 @@ func (r *Reconciler) revive(ctx context.Context, store *store, report *report) e
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting the controller managers of %s: %w", store.plane.Namespace, err)
 	}
-	if store.told == nil || !controlplane.IsTold(store.told) { // pods do not start without
+	wasTold := store.told != nil && controlplane.IsTold(store.told)
+	if !wasTold { // pods do not start without
 		if err := store.tell(ctx, store.state); err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func (r *Reconciler) revive(ctx context.Context, store *store, report *report) e
 	for _, workload := range []client.Object{store.set, store.servers, manager} {
 		before := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
 		pods, _ := strconv.Atoi(workload.GetAnnotations()[annotationReplicas])
-		if workload == store.set {
+		if workload == store.set && wasTold { // else it may be what is refused
 			pods = int(store.state.Pods)
 		}
 		wanted := replicasIn(workload)
@@ -92,7 +93,7 @@ func (r *Reconciler) revive(ctx context.Context, store *store, report *report) e
 			return fmt.Errorf("scaling %s %s/%s: %w", kindOf(workload), store.plane.Namespace, workload.GetName(), err)
 		}
 	}
-	why, err := store.tend(ctx, store.state.Pods)
+	why, err := store.tend(ctx, replicasOf(store.set.Spec.Replicas))
 	if err == nil {
 		report.set(tenancyv1alpha1.ConditionEtcdReady, why)
 	}

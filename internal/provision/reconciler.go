@@ -336,13 +336,13 @@ func (r *Reconciler) make(ctx context.Context, store *store, report *report, aga
 			return err
 		}
 		report.set(stage.condition, why)
-		if why != (tenancy.Reason{}) {
+		switch why.Reason {
+		case "":
+		case tenancyv1alpha1.ReasonStoreFull, tenancyv1alpha1.ReasonDefragmenting: // tenants decide how often: nothing waits for it
+			*again = min(*again, mendingPeriod)
+		default:
 			report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{Reason: why.Reason, Message: "Waiting for " + stage.name})
-			period := stage.again
-			if why.Reason == tenancyv1alpha1.ReasonStoreFull { // somebody has to mend it
-				period = mendingPeriod
-			}
-			*again = min(*again, period)
+			*again = min(*again, stage.again)
 			return nil
 		}
 	}

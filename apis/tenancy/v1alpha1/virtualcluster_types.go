@@ -110,6 +110,8 @@ const (
 	ReasonWhole = "Whole"
 	// ReasonStoreFull: etcd takes no writes, because it is as large as it may be. The message says what to do.
 	ReasonStoreFull = "StoreFull"
+	// ReasonDefragmenting: etcd is nearly as large as it may be, and members give back what is free in their files.
+	ReasonDefragmenting = "Defragmenting"
 	// ReasonProgressing: it is being made. The message says what is waited for.
 	ReasonProgressing = "Progressing"
 	// ReasonInvalid: something that vc-manager does not replace is not what it must be. The message says what.

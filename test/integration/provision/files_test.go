@@ -2,6 +2,7 @@ package provision
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,11 @@ func TestFiles(t *testing.T) {
 		version.Spec.APIServer.Files = []tenancyv1alpha1.ComponentFile{wrong}
 		require.ErrorContains(t, w.client.Create(t.Context(), version), why)
 	}
+	many := sample.DeepCopy()
+	for i := range 4 {
+		many.Spec.APIServer.Files = append(many.Spec.APIServer.Files, tenancyv1alpha1.ComponentFile{Name: fmt.Sprint(i), Content: strings.Repeat("x", 16384)})
+	}
+	require.ErrorContains(t, w.client.Create(t.Context(), many), "files have 60000 characters together")
 	version := sample.DeepCopy()
 	version.Spec.APIServer.Image, version.Spec.APIServer.ExtraArgs, version.Spec.APIServer.StatefulSet = "", nil, &runtime.RawExtension{Raw: []byte("{}")}
 	require.ErrorContains(t, w.client.Create(t.Context(), version), "give files with an image")

@@ -206,6 +206,7 @@ func (k *kubelet) say(ctx context.Context, of *corev1.Pod, running *pod) error {
 		}}
 		if !running.ended.IsZero() {
 			live.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+			live.Status.ContainerStatuses[0].RestartCount = 1
 			live.Status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
 		}
 		return k.meta.Status().Update(ctx, live)
