@@ -150,28 +150,12 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 	if err := k.write(ctx, of, running.address); err != nil {
 		return err
 	}
-	if running.process != nil && running.process.Ended() && running.ended.IsZero() {
-		running.ended = time.Now()
-		k.change(func() { running.ready = false })
-		return k.say(ctx, of, running)
-	}
-	if time.Since(running.ended) < backOff {
-		return nil
-	}
-	restarted := !running.ended.IsZero()
-	if running.process == nil || restarted {
-		command, err := k.command(ctx, of, running.address)
-		if err != nil {
-			return err
-		}
-		process, err := launch.Run(k.folder, of.Name, command)
-		if err != nil {
-			return err
-		}
-		k.change(func() { running.process, running.ended, k.pods[of.Name] = process, time.Time{}, running })
+	started, err := k.start(ctx, of, running)
+	if err != nil || !running.ended.IsZero() {
+		return err
 	}
 	ready := of.Spec.Containers[0].ReadinessProbe != nil && isReady(ctx, of, running.address)
-	if running.ready == ready && of.Status.PodIP != "" && !restarted {
+	if running.ready == ready && of.Status.PodIP != "" && !started {
 		return nil
 	}
 	before := running.ready
@@ -182,6 +166,29 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 	}
 	k.change(func() { running.wasReady = running.wasReady || ready })
 	return nil
+}
+
+// start starts the program of a pod that does not run, and says so where it has ended: it is started again after backOff. It
+// reports whether it has started it.
+func (k *kubelet) start(ctx context.Context, of *corev1.Pod, running *pod) (bool, error) {
+	if running.process != nil && running.process.Ended() && running.ended.IsZero() {
+		running.ended = time.Now()
+		k.change(func() { running.ready = false })
+		return false, k.say(ctx, of, running)
+	}
+	if running.process != nil && running.ended.IsZero() || time.Since(running.ended) < backOff {
+		return false, nil
+	}
+	command, err := k.command(ctx, of, running.address)
+	if err != nil {
+		return false, err
+	}
+	process, err := launch.Run(k.folder, of.Name, command)
+	if err != nil {
+		return false, err
+	}
+	k.change(func() { running.process, running.ended, k.pods[of.Name] = process, time.Time{}, running })
+	return true, nil
 }
 
 // backOff is after how long a program is started again that has ended.
