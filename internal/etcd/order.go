@@ -15,8 +15,8 @@ type Pod struct {
 	// Claim is the UID of its claim, "" for none, and Doomed whether that ends with the pod.
 	Claim  string
 	Doomed bool
-	// Failed is whether its program has ended and does not run, and Lost whether it does so with another volume than its member
-	// had: a program that finds its data runs.
+	// Failed is whether its program was started again, and does not run, and Lost whether it does so with another volume than
+	// its member had: a program that finds its data runs.
 	Failed, Lost bool
 }
 
@@ -103,7 +103,7 @@ func mend(member Member, pod Pod, members []Member) Action {
 
 // whole is Next for a store whose members are all whole.
 func whole(names []string, podOf map[string]Pod, members []Member) Action {
-	var outdated, fragmented []Member
+	var outdated []Member
 	for _, member := range members {
 		switch {
 		case member.Learner && len(names) == 2: // two with a vote are silent where one is
@@ -114,19 +114,26 @@ func whole(names []string, podOf map[string]Pod, members []Member) Action {
 		if podOf[member.Name].Outdated {
 			outdated = append(outdated, member)
 		}
-		if isFragmented(member) {
-			fragmented = append(fragmented, member)
-		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(members, func(member Member) bool { return member.Name == name })
 	})
-	isFull := slices.ContainsFunc(members, func(member Member) bool { return member.Full })
 	switch {
 	case len(missing) > 0 && (len(outdated) == 0 || len(members) == 2): // one of two is no majority
 		return Action{Add: missing[0]}
+	case len(outdated) > 0 && len(members) == 2:
+		return Action{Wait: outdated[0].Name + " is not as it is to be, and is replaced when there are three"}
 	case len(outdated) > 0:
 		return Action{Replace: leaderLast(outdated).Name}
+	}
+	return makeRoom(members)
+}
+
+// makeRoom is Next for a store of which nothing is left to do but for the size of its files.
+func makeRoom(members []Member) Action {
+	fragmented := slices.DeleteFunc(slices.Clone(members), func(member Member) bool { return !isFragmented(member) })
+	isFull := slices.ContainsFunc(members, func(member Member) bool { return member.Full })
+	switch {
 	case len(fragmented) > 0:
 		return Action{Defragment: leaderLast(fragmented).Name}
 	case isFull && !slices.ContainsFunc(members, lacksRoom):

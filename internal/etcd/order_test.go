@@ -179,6 +179,10 @@ func TestNext(t *testing.T) {
 		{name: "it is full, and a little is free", wanted: 1, is: []state{{ordinal: 0, size: 100, inUse: 89, full: true}}, want: etcd.Action{Defragment: "etcd-0"}},
 		{name: "a pod is outdated before files are large", wanted: 1, is: []state{{ordinal: 0, size: 100, full: true, outdated: true}}, want: etcd.Action{Replace: "etcd-0"}},
 		{name: "a member is missing before files are large", wanted: 3, is: []state{{ordinal: 0, size: 100, full: true, outdated: true}, {ordinal: 2}}, want: etcd.Action{Add: "etcd-1"}},
+		{
+			name: "of two that are to stay two none is replaced", wanted: 2, is: []state{{ordinal: 0}, {ordinal: 1, outdated: true}},
+			want: etcd.Action{Wait: "etcd-1 is not as it is to be, and is replaced when there are three"},
+		},
 		{name: "there may not be more than two", wanted: 2, is: []state{{ordinal: 0}, {ordinal: 1, learner: true, notReady: true}}, want: etcd.Action{Wait: "etcd-1 has no vote until there are to be three"}},
 		{name: "one is full yet", wanted: 3, is: []state{{ordinal: 0, size: 50}, {ordinal: 1, size: 95, inUse: 90, full: true}, {ordinal: 2, size: 50}}, want: etcd.Action{Full: true}},
 		{

@@ -89,7 +89,9 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 	}
 	s.state.Pods, s.state.Members = pods, controlplane.NewStore().Members
 	if s.told != nil && !controlplane.IsTold(s.told) { // somebody has written it: which store it is, and not who its members are
-		s.state.Pods = max(pods, s.wanted())
+		if s.set.ResourceVersion == "" { // and nobody else does
+			s.state.Pods = max(pods, s.wanted())
+		}
 		s.state.Members = names(s.state.Pods)
 	}
 	plane.Generation = s.state.Generation
@@ -281,10 +283,11 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonDefragmenting, Message: action.Defragment + " gives back what is free in its file, or waits for those of others to do so"}
 		err = s.defragment(ctx, action.Defragment, c)
 	case action.Disarm:
-		why, err = s.waits("it has room again"), c.Disarm(ctx)
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonDefragmenting, Message: "etcd has room again, and is told so"}
+		err = c.Disarm(ctx)
 	case action.Full:
 		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonStoreFull, Message: "etcd is full and takes no writes: delete a fifth of what the tenant has there. It has room about ten minutes after that, " +
-			"or with a larger quota-backend-bytes in spec.etcd.extraArgs of the ClusterVersion"}
+			"or with a larger quota-backend-bytes, 3221225472 at most, in spec.etcd.extraArgs of the ClusterVersion"}
 	case action.Promote != 0:
 		why, err = s.waits("a member that was added catches up"), c.Promote(ctx, action.Promote)
 	case action.Wait != "":

@@ -72,8 +72,7 @@ func (r *Reconciler) revive(ctx context.Context, store *store, report *report) e
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting the controller managers of %s: %w", store.plane.Namespace, err)
 	}
-	wasTold := store.told != nil && controlplane.IsTold(store.told)
-	if !wasTold { // pods do not start without
+	if store.told == nil || !controlplane.IsTold(store.told) { // pods do not start without
 		if err := store.tell(ctx, store.state); err != nil {
 			return err
 		}
@@ -81,7 +80,7 @@ func (r *Reconciler) revive(ctx context.Context, store *store, report *report) e
 	for _, workload := range []client.Object{store.set, store.servers, manager} {
 		before := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
 		pods, _ := strconv.Atoi(workload.GetAnnotations()[annotationReplicas])
-		if workload == store.set && wasTold { // else it may be what is refused
+		if workload == store.set {
 			pods = int(store.state.Pods)
 		}
 		wanted := replicasIn(workload)

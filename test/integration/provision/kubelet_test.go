@@ -59,8 +59,9 @@ type pod struct {
 	// ready is whether it is, and wasReady whether it was once.
 	ready, wasReady bool
 	process         *launch.Process
-	// ended is when its program ended by itself, zero while it runs.
-	ended time.Time
+	// ended is when its program ended by itself, zero while it runs, and unsaid whether it was started since its status was said.
+	ended  time.Time
+	unsaid bool
 }
 
 // newKubelet returns a kubelet that runs until the test ends.
@@ -150,12 +151,11 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 	if err := k.write(ctx, of, running.address); err != nil {
 		return err
 	}
-	started, err := k.start(ctx, of, running)
-	if err != nil || !running.ended.IsZero() {
+	if err := k.start(ctx, of, running); err != nil || !running.ended.IsZero() {
 		return err
 	}
 	ready := of.Spec.Containers[0].ReadinessProbe != nil && isReady(ctx, of, running.address)
-	if running.ready == ready && of.Status.PodIP != "" && !started {
+	if running.ready == ready && of.Status.PodIP != "" && !running.unsaid {
 		return nil
 	}
 	before := running.ready
@@ -164,31 +164,32 @@ func (k *kubelet) run(ctx context.Context, of *corev1.Pod) error {
 		k.change(func() { running.ready = before })
 		return err
 	}
-	k.change(func() { running.wasReady = running.wasReady || ready })
+	k.change(func() { running.wasReady, running.unsaid = running.wasReady || ready, false })
 	return nil
 }
 
-// start starts the program of a pod that does not run, and says so where it has ended: it is started again after backOff. It
-// reports whether it has started it.
-func (k *kubelet) start(ctx context.Context, of *corev1.Pod, running *pod) (bool, error) {
+// start starts the program of a pod that does not run, and says so where it has ended: it is started again after backOff.
+func (k *kubelet) start(ctx context.Context, of *corev1.Pod, running *pod) error {
 	if running.process != nil && running.process.Ended() && running.ended.IsZero() {
 		running.ended = time.Now()
 		k.change(func() { running.ready = false })
-		return false, k.say(ctx, of, running)
+		return k.say(ctx, of, running)
 	}
 	if running.process != nil && running.ended.IsZero() || time.Since(running.ended) < backOff {
-		return false, nil
+		return nil
 	}
 	command, err := k.command(ctx, of, running.address)
 	if err != nil {
-		return false, err
+		return err
 	}
 	process, err := launch.Run(k.folder, of.Name, command)
 	if err != nil {
-		return false, err
+		return err
 	}
-	k.change(func() { running.process, running.ended, k.pods[of.Name] = process, time.Time{}, running })
-	return true, nil
+	k.change(func() {
+		running.process, running.ended, running.unsaid, k.pods[of.Name] = process, time.Time{}, true, running
+	})
+	return nil
 }
 
 // backOff is after how long a program is started again that has ended.
