@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -250,6 +251,11 @@ func TestALostVolume(t *testing.T) {
 
 	b.delete(claim(0, ""))
 	b.create(claim(0, "e"))
+	b.runs(0, false)
+	b.reconcile()
+	claims, _ = told()
+	require.Equal(t, "data-etcd-0=a,data-etcd-1=d,data-etcd-2=c", claims, "its pod is not ready: another one may answer for it")
+	b.runs(0, true)
 	b.reconcile()
 	claims, _ = told()
 	require.Equal(t, "data-etcd-0=e,data-etcd-1=d,data-etcd-2=c", claims, "it is whole with another one: somebody has restored it")
@@ -334,6 +340,44 @@ func TestAFullStore(t *testing.T) {
 	b.reconcile()
 	missing, _ = b.conditions()
 	require.Empty(t, missing)
+}
+
+// TestADoomedClaim: a pod whose claim ends with it is not replaced.
+func TestADoomedClaim(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "data-etcd-0", Finalizers: []string{"kubernetes.io/pvc-protection"}}}
+	b.create(claim)
+	b.delete(claim)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Image = "another" })
+	b.reconcile()
+	b.revise("2")
+	b.reconcile()
+	require.Equal(t, map[string]string{"etcd-0": ""}, b.pods())
+	said := meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionEtcdReady)
+	require.Contains(t, said.Message, "the claim of etcd-0 is being deleted")
+}
+
+// TestARefusedVersionAddsNoMember: how many pods a store has is what its StatefulSet says, where its ConfigMap does not.
+func TestARefusedVersionAddsNoMember(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	_, told := b.stored()
+	told.Data = nil
+	b.update(told)
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.KubernetesVersion, version.Etcd.Replicas = "v1.41.0", 3
+	})
+	list := b.store.list
+	b.store.list = nil // it does not answer
+	b.reconcile()
+	_, told = b.stored()
+	require.EqualValues(t, 1, controlplane.MembersOf(told))
+	b.store.list = list
+	b.reconcile()
+	require.Len(t, b.store.list, 1)
 }
 
 // TestStrangeMembers: who joins a store by himself gets no pod, and nobody is told to join him.
