@@ -20,7 +20,7 @@ type Pod struct {
 	Failed, Lost bool
 }
 
-// Action is what is done next. At most one of its fields is set; none is: nothing is left to do.
+// Action is what is done next. At most one of its fields is set, but for RemoveID; none is: nothing is left to do.
 type Action struct {
 	// Wait is what is waited for.
 	Wait string
@@ -32,7 +32,7 @@ type Action struct {
 	Disarm, Full bool
 	// Promote is the ID of the member that gets its vote.
 	Promote uint64
-	// Remove is the pod whose member is taken out, by its ID.
+	// Remove is the pod whose member is taken out, and RemoveID the ID of that.
 	Remove   string
 	RemoveID uint64
 }

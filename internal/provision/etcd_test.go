@@ -178,6 +178,20 @@ func TestMembers(t *testing.T) {
 	require.Equal(t, "ClusterVersion v1.37: etcd has 1 replica or 3; what runs goes on", message)
 }
 
+// ofThree makes all parts, with three members of etcd.
+func (b *bed) ofThree() {
+	b.t.Helper()
+	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
+	for range 12 {
+		b.reconcile()
+		for _, name := range b.exists() {
+			b.ready(name)
+		}
+	}
+	missing, _ := b.conditions()
+	require.Empty(b.t, missing)
+}
+
 // TestALostVolume: a member whose claim is another one than it was whole with is taken out and added anew. Nobody without
 // data may start under its name meanwhile, and no member is taken out that is whole.
 func TestALostVolume(t *testing.T) {
@@ -187,15 +201,7 @@ func TestALostVolume(t *testing.T) {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.ClaimName(controlplane.MemberName(ordinal), 0), UID: uid}}
 	}
 	b.create(claim(0, "a"), claim(1, "b"), claim(2, "c"))
-	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
-	for range 12 {
-		b.reconcile()
-		for _, name := range b.exists() {
-			b.ready(name)
-		}
-	}
-	missing, _ := b.conditions()
-	require.Empty(t, missing)
+	b.ofThree()
 	told := func() (string, []string) {
 		_, told := b.stored()
 		var called []string
@@ -229,7 +235,7 @@ func TestALostVolume(t *testing.T) {
 	require.Len(t, b.store.list, 2, "whatever is refused")
 	b.reconcile()
 	require.Len(t, b.store.list, 3)
-	missing, _ = b.conditions()
+	missing, _ := b.conditions()
 	require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Invalid"}, missing)
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
 	b.reconcile()
@@ -431,15 +437,7 @@ func TestAStoreThatLosesItsRecord(t *testing.T) {
 func TestAStoreThatSomebodyScales(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
-	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
-	for range 12 {
-		b.reconcile()
-		for _, name := range b.exists() {
-			b.ready(name)
-		}
-	}
-	missing, _ := b.conditions()
-	require.Empty(t, missing)
+	b.ofThree()
 	set, _ := b.stored()
 	require.EqualValues(t, 3, *set.Spec.Replicas)
 	one := int32(1)

@@ -16,6 +16,8 @@ import (
 type files struct {
 	// data is what SecretFiles of the root namespace is to have.
 	data map[string][]byte
+	// there is that Secret as it was read before files were added, nil for none.
+	there *corev1.Secret
 	// lacks is why one is not there, "" where all are.
 	lacks string
 }
@@ -61,16 +63,28 @@ func unfit(secret *corev1.Secret, key string, content []byte) string {
 	return ""
 }
 
-// copyFiles adds the files to those in the root namespace, or lets them be all that there are: once no pod has others.
-func (s *store) copyFiles(ctx context.Context, alone bool) error {
-	copies := &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
-	there, err := copies.get(ctx, controlplane.SecretFiles)
-	if err != nil || there == nil && len(s.files.data) == 0 {
+// addFiles adds the files to those in the root namespace: pods of before read theirs yet.
+func (s *store) addFiles(ctx context.Context) (err error) {
+	copies := s.fileSecrets()
+	if s.files.there, err = copies.get(ctx, controlplane.SecretFiles); err != nil || len(s.files.data) == 0 {
 		return err
 	}
 	data := maps.Clone(s.files.data)
-	if there != nil && !alone {
-		maps.Copy(data, there.Data)
+	if s.files.there != nil {
+		maps.Copy(data, s.files.there.Data)
 	}
-	return copies.keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, there, data)
+	return copies.keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, s.files.there, data)
+}
+
+// pruneFiles lets the files be all that there are in the root namespace: no pod has others any more. It goes by what addFiles
+// has read, so that what somebody else has added since stays.
+func (s *store) pruneFiles(ctx context.Context) error {
+	if s.files.there == nil {
+		return nil
+	}
+	return s.fileSecrets().keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, s.files.there, s.files.data)
+}
+
+func (s *store) fileSecrets() *secrets {
+	return &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
 }

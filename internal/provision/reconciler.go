@@ -322,7 +322,7 @@ func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups
 		*again = min(*again, mendingPeriod)
 		return r.revive(ctx, store, report)
 	}
-	if err := store.copyFiles(ctx, false); err != nil {
+	if err := store.addFiles(ctx); err != nil {
 		return errors.Join(err, r.revive(ctx, store, report))
 	}
 	return r.make(ctx, store, report, again)
@@ -346,7 +346,7 @@ func (r *Reconciler) make(ctx context.Context, store *store, report *report, aga
 			return nil
 		}
 	}
-	if err := store.copyFiles(ctx, true); err != nil {
+	if err := store.pruneFiles(ctx); err != nil {
 		return err
 	}
 	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{})
