@@ -57,6 +57,9 @@ type ControlPlane struct {
 	FileKeys map[FileSource]string
 	// Generation is that of its store.
 	Generation int64
+	// External is where its store is whose Secret ExternalClient is there, nil for one that vc-manager runs. Trusted has then
+	// of EtcdCA those by which the store is known.
+	External *External
 	// Network is what its pods may reach.
 	Network Network
 	// Agents is whether Secret KubeletClient is there, by which the API server and vn-agents know each other. Without it

@@ -46,6 +46,8 @@ type Store struct {
 	Restored string
 	// Version is that of the API servers which have written what it has, "" where it is not known.
 	Version string
+	// External is where it is, nil for one that vc-manager runs: Version is then all else that there is to say.
+	External *External
 }
 
 const (
@@ -105,6 +107,9 @@ func (c *ControlPlane) Told(store Store) *corev1.ConfigMap {
 		state = "new"
 	}
 	told := &corev1.ConfigMap{ObjectMeta: c.meta(Etcd, Etcd), Data: map[string]string{initialCluster: strings.Join(peers, ","), initialClusterState: state}}
+	if store.External != nil {
+		store.External.tell(told)
+	}
 	for key, value := range map[string]string{restoredFrom: store.Restored, kubernetesVersion: store.Version, claimsKey: labels.Set(store.Claims).String()} {
 		if value != "" {
 			told.Data[key] = value
@@ -124,6 +129,7 @@ func StoreOf(told *corev1.ConfigMap, set *appsv1.StatefulSet, servers *appsv1.De
 		claims, _ := labels.ConvertSelectorToLabelsMap(told.Data[claimsKey]) // what somebody else has written there is not known
 		return Store{
 			Generation: number(told.Data[storeGeneration]), Restored: told.Data[restoredFrom], Version: told.Data[kubernetesVersion], Claims: claims, New: IsNew(told),
+			External: ExternalOf(told),
 		}
 	case set.ResourceVersion != "":
 		return Store{Generation: SetGeneration(set)}
@@ -155,8 +161,10 @@ func MembersOf(told *corev1.ConfigMap) int32 {
 	return int32(1 + strings.Count(told.Data[initialCluster], ",")) //nolint:gosec // a ConfigMap has a megabyte
 }
 
-// IsTold reports whether the ConfigMap of a store names its members: pods do not start without.
-func IsTold(told *corev1.ConfigMap) bool { return told.Data[initialCluster] != "" }
+// IsTold reports whether the ConfigMap of a store names its members, without which pods do not start, or where it is.
+func IsTold(told *corev1.ConfigMap) bool {
+	return told.Data[initialCluster] != "" || ExternalOf(told) != nil
+}
 
 // IsNew reports whether the ConfigMap of a store says that there was none before.
 func IsNew(told *corev1.ConfigMap) bool { return told.Data[initialClusterState] == "new" }

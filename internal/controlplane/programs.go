@@ -3,6 +3,7 @@ package controlplane
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,12 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 		Files: certificates, Address: listen, Port: apiServerPort, EtcdServers: servers, Issuer: "https://kubernetes.default.svc." + c.clusterDomain(),
 		ServiceCIDRs: c.serviceCIDRs(), ServiceNodePortRange: c.Tenant.Spec.ServiceNodePortRange, KubeletCA: certificates.Certificate(CA),
 	}
-	pairs := []string{"apiserver", "etcd-client", "front-proxy-client"}
+	etcdClient, others := "etcd-client", Flags{}
+	if c.External != nil {
+		server.EtcdServers, server.EtcdPrefix, etcdClient = c.External.Endpoints, strings.TrimSuffix(ExternalPrefix(c.Tenant.UID), "/"), ExternalClient
+		others["etcd-compaction-interval"] = "0" // whoever runs it compacts it, and its key is nobody's prefix
+	}
+	pairs := []string{"apiserver", etcdClient, "front-proxy-client"}
 	if c.Agents {
 		server.KubeletClient, server.KubeletCA = KubeletClient, certificates.Certificate("kubelet-ca")
 		pairs = append(pairs, KubeletClient)
@@ -36,13 +42,13 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 		component: APIServer, template: &c.Version.Spec.APIServer, ports: []int32{apiServerPort}, grace: 60, capabilities: []corev1.Capability{"NET_BIND_SERVICE"}, probe: https("/livez", apiServerPort),
 		pairs: pairs, keys: []string{ServiceAccounts}, authorities: Authorities(),
 		flags: server.Flags().With(Flags{
-			"etcd-cafile": certificates.Certificate(EtcdCA), "etcd-certfile": certificates.Certificate("etcd-client"), "etcd-keyfile": certificates.Key("etcd-client"),
+			"etcd-cafile": certificates.Certificate(EtcdCA), "etcd-certfile": certificates.Certificate(etcdClient), "etcd-keyfile": certificates.Key(etcdClient),
 			"endpoint-reconciler-type": "none", "shutdown-delay-duration": "10s", "shutdown-send-retry-after": "true", "goaway-chance": "0.001", "profiling": "false",
 			// Whoever verifies tokens gets the keys where the issuer is, and not at the address of a pod of the meta cluster.
 			"service-account-jwks-uri": server.Issuer + "/openid/v1/jwks",
 			// The syncer has a token of its own for each pod, and renews it.
 			"service-account-extend-token-expiration": "false",
-		}),
+		}).With(others),
 	}
 	pod := of.pod(c)
 	pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = https("/readyz", apiServerPort)

@@ -142,6 +142,13 @@ func (s *store) read(ctx context.Context, name string, object client.Object) (bo
 
 // make applies the objects of the store, takes the next step, and returns what it waits for then.
 func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
+	if wanted := s.plane.Version.Spec.ExternalEtcd; wanted != nil {
+		external := controlplane.External{Endpoints: slices.Sorted(slices.Values(wanted.Endpoints)), Secret: wanted.SecretName}
+		if s.state.External != nil {
+			external.ID = s.state.External.ID
+		}
+		return s.tendExternal(ctx, external)
+	}
 	if s.told == nil || !controlplane.IsTold(s.told) { // else it is not written before the members are known
 		if err := s.tell(ctx, s.state); err != nil {
 			return tenancy.Reason{}, err
@@ -164,6 +171,8 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 // for then.
 func (s *store) tend(ctx context.Context, wanted int32) (tenancy.Reason, error) {
 	switch {
+	case s.state.External != nil:
+		return s.tendExternal(ctx, *s.state.External)
 	case s.set.ResourceVersion == "":
 		return s.waits("its StatefulSet is gone"), nil
 	case s.set.Status.ObservedGeneration < s.set.Generation:

@@ -67,6 +67,8 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	// DialEtcd connects to the store whose pods, by name, are at these addresses, as the function of that name does.
 	DialEtcd func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error)
+	// DialShared connects to the external store at these URLs, as the function of that name does.
+	DialShared func(endpoints []string, config *tls.Config) (SharedEtcd, error)
 	// Validity is how long certificates are valid of VirtualClusters that do not say it.
 	Validity time.Duration
 	// BaseVersion names the ClusterVersion that those which are written as StatefulSets have images of
@@ -90,6 +92,9 @@ type Reconciler struct {
 // SetupWithManager adds the reconciler to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.exposing, r.defragmenting = make(chan struct{}, concurrentExposed), make(chan struct{}, concurrentDefragmented)
+	if err := r.setupExternal(mgr); err != nil {
+		return err
+	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&tenancyv1alpha1.VirtualCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, ownerSaid))).
@@ -241,6 +246,9 @@ func (r *Reconciler) certificates(
 	}
 	kept := r.secrets(ctx, plane.Namespace)
 	ensured := kept.ensure(ctx, plane, r.validity(vc))
+	if ensured == nil {
+		ensured = r.join(ctx, plane, kept)
+	}
 	isThere, err := kept.identify(ctx, controlplane.KubeletClient, r.identity(vc))
 	plane.Agents, err = isThere, errors.Join(ensured, err)
 	*again = kept.until(*again)

@@ -22,6 +22,9 @@ const maxRestores = 3
 
 // restorable returns the backup that is named and the state of the store that it becomes, or why it becomes none.
 func (s *store) restorable(b *backups) (backup *batchv1.Job, state controlplane.Store, why string) {
+	if s.state.External != nil {
+		return nil, state, "its etcd is an external one, of which vc-manager has no backups"
+	}
 	backup = b.named(s.plane.Tenant.Spec.RestoreFrom)
 	if backup == nil {
 		return nil, state, fmt.Sprintf("there is no such backup: kubectl -n %s get jobs -l app.kubernetes.io/name=%s", s.plane.Namespace, controlplane.EtcdBackup)

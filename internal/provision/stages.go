@@ -28,13 +28,13 @@ type stage struct {
 // stages returns the parts of a control plane in the order in which they are made and upgraded: no program is older
 // than one that asks it. The store has so many members.
 func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, members int32) []stage {
-	deployed := func(objects []client.Object) func(context.Context) (tenancy.Reason, error) {
-		return func(ctx context.Context) (tenancy.Reason, error) { return r.deploy(ctx, objects) }
+	deployed := func(objects func() []client.Object) func(context.Context) (tenancy.Reason, error) {
+		return func(ctx context.Context) (tenancy.Reason, error) { return r.deploy(ctx, objects()) } // the stages before may change the control plane
 	}
 	return []stage{
 		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, store.make},
-		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, deployed(plane.APIServer(members))},
-		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, deployed(plane.ControllerManager())},
+		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, deployed(func() []client.Object { return plane.APIServer(members) })},
+		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, deployed(plane.ControllerManager)},
 	}
 }
 
@@ -55,7 +55,14 @@ func (r *Reconciler) deploy(ctx context.Context, objects []client.Object) (why t
 // preflight returns why a control plane cannot become what is wanted now, the zero Reason when it can.
 func preflight(store *store) tenancy.Reason {
 	why, plane, wanted, pods := "", store.plane, store.wanted(), store.state.Pods
+	isExternal, exists := store.state.External != nil, store.told != nil || store.set.ResourceVersion != ""
 	switch {
+	case plane.Version.Spec.ExternalEtcd == nil && isExternal:
+		why = "the control plane has an external etcd, and keeps it: give externalEtcd"
+	case plane.Version.Spec.ExternalEtcd != nil && exists && !isExternal:
+		why = "the control plane has an etcd of its own, and keeps it: give etcd"
+	case plane.Version.Spec.ExternalEtcd != nil && store.servers.ResourceVersion != "" && !exists:
+		why = fmt.Sprintf("ConfigMap %s/%s is gone, which says where the store is: restore it", plane.Namespace, controlplane.Etcd)
 	case wanted != 1 && wanted != controlplane.MaxMembers:
 		why = fmt.Sprintf("etcd has 1 replica or %d", controlplane.MaxMembers)
 	case wanted < pods:

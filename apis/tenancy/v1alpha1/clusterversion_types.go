@@ -10,6 +10,9 @@ import (
 // ClusterVersionSpec holds the templates of the components of a tenant control plane.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.kubernetesVersion) || has(self.apiServer.statefulset)",message="give kubernetesVersion, the version of Kubernetes of the images"
+// +kubebuilder:validation:XValidation:rule="has(self.etcd) != has(self.externalEtcd)",message="give etcd, or externalEtcd in its place"
+// +kubebuilder:validation:XValidation:rule="!has(self.externalEtcd) || has(self.apiServer.image) && has(self.controllerManager.image)",message="externalEtcd is of ClusterVersions with images"
+// +kubebuilder:validation:XValidation:rule="!has(self.externalEtcd) || !has(self.backup)",message="backup is of etcd: whoever runs an external one backs it up"
 type ClusterVersionSpec struct {
 	// kubernetesVersion of the control plane, for example v1.37.2. With statefulset it follows from the images.
 	// +optional
@@ -17,9 +20,13 @@ type ClusterVersionSpec struct {
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 
 	// etcd is the store. It has 1 member or 3, and gets more where it runs; there are never fewer again.
-	// +required
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas in [1, 3]",message="etcd has 1 replica or 3"
-	Etcd ComponentTemplate `json:"etcd"`
+	Etcd ComponentTemplate `json:"etcd,omitzero"`
+	// externalEtcd is a store that others use too and that vc-manager does not run, in the place of etcd. Each tenant is a user
+	// of its own in it, and reads and writes what is below its prefix alone. What a control plane has of the two stays so.
+	// +optional
+	ExternalEtcd *ExternalEtcd `json:"externalEtcd,omitempty"`
 	// apiServer is kube-apiserver.
 	// +required
 	APIServer ComponentTemplate `json:"apiServer"`
@@ -31,6 +38,28 @@ type ClusterVersionSpec struct {
 	// beside the control plane. Without it there are none.
 	// +optional
 	Backup *BackupTemplate `json:"backup,omitempty"`
+}
+
+// ExternalEtcd is a store that vc-manager does not run. It has users (etcdctl auth enable) and knows them by their certificates
+// (--client-cert-auth). It has no bounds for each of them: one that fills it fills it for all.
+type ExternalEtcd struct {
+	// endpoints are the URLs of its members, as https://etcd-0.example.org:2379. API servers reach them within
+	// --reachable-cidrs of vc-manager.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(at, at.matches('^https://([a-z0-9.-]+|[[][0-9a-f:.]+[]]):[0-9]{1,5}$'))",message="give URLs as https://etcd-0.example.org:2379"
+	Endpoints []string `json:"endpoints"`
+
+	// secretName names a Secret in the namespace of vc-manager, of type tenancy.x-k8s.io/external-etcd: tls.crt and tls.key are
+	// the authority that signs the certificates of its users, of root and of each tenant, and ca.crt has those by which its
+	// members are known.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
 }
 
 // BackupTemplate is when snapshots of etcd are made, and where they are.

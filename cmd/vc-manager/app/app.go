@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -200,7 +201,7 @@ func Run(ctx context.Context, options *Options) error {
 		return err
 	}
 	reconciler := &provision.Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, DialTenant: provision.DialTenant, LookUp: lookUp,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, DialShared: provision.DialShared, DialTenant: provision.DialTenant, LookUp: lookUp,
 		Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace, Network: network, BaseVersion: options.BaseVersion,
 	}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
@@ -247,6 +248,7 @@ func newManager(ctx context.Context, options *Options, config *rest.Config) (ctr
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
 			&appsv1.StatefulSet{}: ours, &appsv1.Deployment{}: ours, &corev1.Service{}: ours, &policyv1.PodDisruptionBudget{}: ours,
 			&networkingv1.NetworkPolicy{}: ours, &batchv1.Job{}: ours,
+			&corev1.ConfigMap{}: {Label: controlplane.Managed(), Field: fields.OneTermEqualSelector("metadata.name", controlplane.Etcd)},
 		}},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
 		LeaderElection:                options.LeaderElect,
