@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -45,6 +46,15 @@ func ExternalOf(told *corev1.ConfigMap) *External {
 		return nil
 	}
 	return &External{Endpoints: strings.Split(told.Data[externalEndpoints], ","), Secret: told.Data[externalSecret], ID: told.Data[externalID]}
+}
+
+// HasExternal reports whether API servers have an external store.
+func HasExternal(servers *appsv1.Deployment) bool {
+	return slices.ContainsFunc(servers.Spec.Template.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
+			return source.Secret != nil && source.Secret.Name == ExternalClient
+		})
+	})
 }
 
 // tell says in the ConfigMap of a store that it is an external one.

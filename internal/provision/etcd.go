@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,6 +82,9 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 	}
 	s.state = controlplane.StoreOf(s.told, s.set, s.servers)
 	if s.told == nil {
+		if controlplane.HasExternal(s.servers) {
+			return nil, broken("ConfigMap %s/%s is gone, which says where the external etcd is: restore it", plane.Namespace, controlplane.Etcd)
+		}
 		s.state.Restored = plane.Tenant.Status.RestoredFrom
 	}
 	if s.set.ResourceVersion != "" && !s.isPast() { // it may have pods of which the ConfigMap does not know, and never gets fewer
@@ -248,8 +252,8 @@ func (s *store) tell(ctx context.Context, state controlplane.Store) (err error) 
 	case s.told == nil:
 		err = s.Client.Create(ctx, wanted)
 		s.told = wanted
-	case !maps.Equal(s.told.Data, wanted.Data):
-		s.told.Data = wanted.Data
+	case !maps.Equal(s.told.Data, wanted.Data) || !sets.New(s.told.Finalizers...).HasAll(wanted.Finalizers...):
+		s.told.Data, s.told.Finalizers = wanted.Data, sets.List(sets.New(s.told.Finalizers...).Insert(wanted.Finalizers...))
 		err = s.Client.Update(ctx, s.told)
 	}
 	if err != nil {

@@ -53,6 +53,8 @@ type bed struct {
 	// live is whether what is read is not from the cache, and ahead changes a VirtualCluster that is: the cache is behind.
 	live  bool
 	ahead func(*tenancyv1alpha1.VirtualClusterSpec)
+	// changes are made to namespaces that are read.
+	changes []func(*corev1.Namespace)
 }
 
 func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...client.Object) *bed {
@@ -120,6 +122,11 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 			err := c.Get(ctx, key, o, options...)
 			if vc, is := o.(*tenancyv1alpha1.VirtualCluster); is && b.ahead != nil {
 				b.ahead(&vc.Spec)
+			}
+			if namespace, is := o.(*corev1.Namespace); is {
+				for _, change := range b.changes {
+					change(namespace)
+				}
 			}
 			return err
 		},

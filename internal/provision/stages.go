@@ -61,8 +61,6 @@ func preflight(store *store) tenancy.Reason {
 		why = "the control plane has an external etcd, and keeps it: give externalEtcd"
 	case plane.Version.Spec.ExternalEtcd != nil && exists && !isExternal:
 		why = "the control plane has an etcd of its own, and keeps it: give etcd"
-	case plane.Version.Spec.ExternalEtcd != nil && store.servers.ResourceVersion != "" && !exists:
-		why = fmt.Sprintf("ConfigMap %s/%s is gone, which says where the store is: restore it", plane.Namespace, controlplane.Etcd)
 	case wanted != 1 && wanted != controlplane.MaxMembers:
 		why = fmt.Sprintf("etcd has 1 replica or %d", controlplane.MaxMembers)
 	case wanted < pods:

@@ -1,0 +1,313 @@
+package provision
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/etcd"
+	"github.com/superpool/superpool/internal/pki"
+)
+
+// fakeShared is an external store: its ID, the prefix of each user, and how many keys there are below each prefix.
+type fakeShared struct {
+	id    string
+	err   error
+	users map[string]string
+	keys  map[string]int64
+	// endpoints are those that were asked last.
+	endpoints []string
+}
+
+func (f *fakeShared) ID(context.Context) (string, error) { return f.id, f.err }
+
+func (f *fakeShared) Admit(_ context.Context, user, prefix string) error {
+	f.users[user], f.keys[prefix] = prefix, max(f.keys[prefix], 1)
+	return nil
+}
+
+func (f *fakeShared) Expel(_ context.Context, user string) error {
+	delete(f.users, user)
+	return nil
+}
+
+func (f *fakeShared) Clear(_ context.Context, prefix string, most int64) (bool, error) {
+	if f.keys[prefix] == 0 {
+		delete(f.keys, prefix)
+		return true, nil
+	}
+	f.keys[prefix] = max(0, f.keys[prefix]-most)
+	return false, nil
+}
+
+func (*fakeShared) Close() {}
+
+// newExternalBed returns a bed whose ClusterVersion names an external store, and that store.
+func newExternalBed(t *testing.T) (*bed, *fakeShared) {
+	t.Helper()
+	authority, err := pki.NewAuthority("etcd")
+	require.NoError(t, err)
+	pair, err := authority.Pair()
+	require.NoError(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "external"}, Type: controlplane.ExternalSecretType, Data: dataOf(pair)}
+	secret.Data["ca.crt"] = authority.Certificate()
+	b := newBed(t, nil, secret)
+	b.reconciler.Network.Manager = "vc-manager"
+	shared := &fakeShared{id: "a", users: map[string]string{}, keys: map[string]int64{"/superpool/other/": 1}}
+	b.reconciler.DialShared = func(endpoints []string, config *tls.Config) (SharedEtcd, error) {
+		require.Len(t, config.Certificates, 1)
+		shared.endpoints = endpoints
+		return shared, nil
+	}
+	b.change(external("https://b:2379", "https://a:2379"))
+	return b, shared
+}
+
+// external lets a ClusterVersion name an external store.
+func external(endpoints ...string) func(*tenancyv1alpha1.ClusterVersionSpec) {
+	return func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.Etcd, version.ExternalEtcd = tenancyv1alpha1.ComponentTemplate{}, &tenancyv1alpha1.ExternalEtcd{Endpoints: endpoints, SecretName: "external"}
+	}
+}
+
+// served makes all parts but a store.
+func (b *bed) served() {
+	b.t.Helper()
+	for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager} {
+		b.reconcile()
+		b.ready(name)
+	}
+	b.reconcile()
+	missing, message := b.conditions()
+	require.Empty(b.t, missing, message)
+}
+
+// flags returns the flags of the API servers.
+func (b *bed) flags() []string {
+	b.t.Helper()
+	servers := &appsv1.Deployment{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: controlplane.APIServer}, servers))
+	return servers.Spec.Template.Spec.Containers[0].Command
+}
+
+// told returns ConfigMap etcd.
+func (b *bed) told() *corev1.ConfigMap {
+	b.t.Helper()
+	told := &corev1.ConfigMap{}
+	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: "etcd"}, told))
+	return told
+}
+
+// TestAnExternalStore: API servers ask an external store below the tenant's prefix, by a certificate with its name, and
+// nothing of a store is in the root namespace. Nothing is written that is there.
+func TestAnExternalStore(t *testing.T) {
+	t.Parallel()
+	b, shared := newExternalBed(t)
+	b.served()
+	require.Equal(t, []string{"kube-apiserver", "kube-controller-manager"}, b.exists())
+	require.Equal(t, map[string]string{"superpool-uid": "/superpool/uid/"}, shared.users)
+	require.Subset(t, b.flags(), []string{
+		"--etcd-servers=https://a:2379,https://b:2379", "--etcd-prefix=/superpool/uid", "--etcd-compaction-interval=0",
+		"--etcd-certfile=/etc/kubernetes/pki/external-etcd-client.crt",
+	})
+	issued, err := tls.X509KeyPair(b.secret(root, "external-etcd-client").Data["tls.crt"], b.secret(root, "external-etcd-client").Data["tls.key"])
+	require.NoError(t, err)
+	require.Equal(t, "superpool-uid", issued.Leaf.Subject.CommonName)
+	require.Equal(t, []string{controlplane.FinalizerExternal}, b.told().Finalizers)
+	b.reconcile()
+	before := b.writes
+	b.reconcile()
+	require.Equal(t, before, b.writes, "all of it is there")
+
+	b.clock.SetTime(b.clock.Now().Add(21 * 24 * time.Hour))
+	require.NoError(t, b.reconciler.Client.Delete(t.Context(), &tenancyv1alpha1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "v1.37"}}))
+	b.reconcile()
+	renewed, err := tls.X509KeyPair(b.secret(root, "external-etcd-client").Data["tls.crt"], b.secret(root, "external-etcd-client").Data["tls.key"])
+	require.NoError(t, err)
+	require.True(t, renewed.Leaf.NotAfter.After(issued.Leaf.NotAfter), "it is renewed, whatever became of the ClusterVersion")
+}
+
+// TestAnotherExternalStore: the store of a control plane stays the one that it is, and the API servers that run as they are,
+// whatever a ClusterVersion says, and wherever it is found.
+func TestAnotherExternalStore(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change  func(*tenancyv1alpha1.ClusterVersionSpec)
+		with    func(b *bed, shared *fakeShared)
+		message string
+		// reason of EtcdReady, "" where it is True.
+		reason string
+	}{
+		"one of its own": {
+			change: func(version *tenancyv1alpha1.ClusterVersionSpec) {
+				version.ExternalEtcd, version.Etcd.Image = nil, "etcd"
+			},
+			message: "ClusterVersion v1.37: the control plane has an external etcd, and keeps it: give externalEtcd; what runs goes on",
+		},
+		"another one": {
+			with: func(_ *bed, shared *fakeShared) { shared.id = "c" }, reason: "Invalid", message: "Waiting for etcd",
+			change: external("https://c:2379"),
+		},
+		"one that knows no users": {
+			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrOpen }, reason: "Invalid", message: "Waiting for etcd", change: external("https://c:2379"),
+		},
+		"one that does not know root": {
+			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrNotRoot }, reason: "Invalid", message: "Waiting for etcd", change: external("https://c:2379"),
+		},
+		"one that is silent": {
+			with: func(_ *bed, shared *fakeShared) { shared.err = errors.New("no answer") }, reason: "Progressing", message: "Waiting for etcd", change: external("https://c:2379"),
+		},
+		"a Secret that is gone": {
+			with: func(b *bed, _ *fakeShared) { b.delete(b.secret("vc-manager", "external")) }, reason: "-", change: external("https://c:2379"),
+			message: "There is no Secret vc-manager/external, of type tenancy.x-k8s.io/external-etcd, which has the authorities of the external etcd: create it",
+		},
+		"a Secret of another type": {
+			with: func(b *bed, _ *fakeShared) {
+				secret := b.secret("vc-manager", "external")
+				b.delete(secret)
+				b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "external"}, Type: corev1.SecretTypeOpaque, Data: secret.Data})
+			},
+			reason: "-", change: external("https://c:2379"), message: "Secret vc-manager/external is of type Opaque: make it anew, of type tenancy.x-k8s.io/external-etcd",
+		},
+		"a ConfigMap that is gone": {
+			with: func(b *bed, _ *fakeShared) {
+				told := b.told()
+				told.Finalizers = nil
+				b.update(told)
+				b.delete(told)
+			},
+			change: external("https://a:2379", "https://b:2379"),
+			reason: "-", message: "ConfigMap " + root + "/etcd is gone, which says where the external etcd is: restore it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, shared := newExternalBed(t)
+			b.served()
+			before := b.flags()
+			if test.with != nil {
+				test.with(b, shared)
+			}
+			b.change(test.change)
+			b.reconcile()
+			missing, message := b.conditions()
+			require.Equal(t, test.message, message)
+			if test.reason != "-" {
+				require.Equal(t, test.reason, missing[tenancyv1alpha1.ConditionEtcdReady])
+			}
+			require.Equal(t, before, b.flags())
+			require.Equal(t, []string{"kube-apiserver", "kube-controller-manager"}, b.exists())
+		})
+	}
+}
+
+// TestAnExternalStoreMoves: the same store at another place is followed.
+func TestAnExternalStoreMoves(t *testing.T) {
+	t.Parallel()
+	b, shared := newExternalBed(t)
+	b.served()
+	b.change(external("https://c:2379"))
+	b.reconcile()
+	require.Contains(t, b.flags(), "--etcd-servers=https://c:2379")
+	require.Equal(t, "https://c:2379", b.told().Data["external-endpoints"])
+	require.Equal(t, []string{"https://c:2379"}, shared.endpoints)
+}
+
+// TestAStoreOfItsOwnStays: a control plane with a store of its own gets no external one.
+func TestAStoreOfItsOwnStays(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	before := b.flags()
+	b.change(external("https://a:2379"))
+	b.reconcile()
+	_, message := b.conditions()
+	require.Equal(t, "ClusterVersion v1.37: the control plane has an etcd of its own, and keeps it: give etcd; what runs goes on", message)
+	require.Equal(t, before, b.flags())
+}
+
+// TestRelease: what a tenant has in an external store goes when its root namespace is being deleted, a part at a time, and
+// before that nothing, nor anything of others.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		with func(b *bed, shared *fakeShared)
+		// kept is whether all stays, and waits what is said.
+		kept  bool
+		waits string
+	}{
+		"goes":                          {},
+		"many keys go a part at a time": {with: func(_ *bed, shared *fakeShared) { shared.keys["/superpool/uid/"] = 3 * clearedKeys * clearedTimes }},
+		"the namespace stays":           {kept: true, with: func(b *bed, _ *fakeShared) { b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = nil }) }},
+		"it is no root namespace": {kept: true, with: func(b *bed, _ *fakeShared) {
+			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationRootNamespace) })
+		}},
+		"it is nobody's": {kept: true, with: func(b *bed, _ *fakeShared) {
+			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationVirtualClusterUID) })
+		}},
+		"another store": {
+			kept: true, waits: "At https://a:2379,https://b:2379 is another etcd, of ID c, than the one with the tenant's objects, of ID a",
+			with: func(_ *bed, shared *fakeShared) { shared.id = "c" },
+		},
+		"a store that is silent": {
+			kept: true, waits: "The external etcd at https://a:2379,https://b:2379 does not answer vc-manager",
+			with: func(_ *bed, shared *fakeShared) { shared.err = errors.New("no answer") },
+		},
+		"no Secret": {
+			kept: true, waits: "There is no Secret vc-manager/external, of type tenancy.x-k8s.io/external-etcd, which has the authorities of the external etcd: create it",
+			with: func(b *bed, _ *fakeShared) { b.delete(b.secret("vc-manager", "external")) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, shared := newExternalBed(t)
+			b.served()
+			at := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b.told())}
+			_, err := b.reconciler.release(t.Context(), at)
+			require.NoError(t, err)
+			require.NotEmpty(t, shared.users, "nothing is being deleted")
+			b.delete(b.told())
+			b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = &metav1.Time{Time: b.clock.Now()} })
+			if test.with != nil {
+				test.with(b, shared)
+			}
+			for range 4 {
+				result, err := b.reconciler.release(t.Context(), at)
+				require.NoError(t, err)
+				if result.RequeueAfter == 0 {
+					break
+				}
+			}
+			require.Contains(t, shared.keys, "/superpool/other/")
+			err = b.reconciler.Client.Get(t.Context(), at.NamespacedName, &corev1.ConfigMap{})
+			if test.kept {
+				require.NoError(t, err)
+				require.Equal(t, test.waits, b.told().Data["deletion-waits-for"])
+				require.NotEmpty(t, shared.users)
+				require.Contains(t, shared.keys, "/superpool/uid/")
+				return
+			}
+			require.True(t, apierrors.IsNotFound(err), "%v", err)
+			require.Empty(t, shared.users)
+			require.NotContains(t, shared.keys, "/superpool/uid/")
+		})
+	}
+}
+
+// namespace changes the root namespace, by a reader in front: the fake has none that is being deleted without finalizer.
+func (b *bed) namespace(change func(*corev1.Namespace)) {
+	b.changes = append(slices.Clone(b.changes), change)
+}
