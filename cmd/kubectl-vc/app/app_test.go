@@ -1,0 +1,194 @@
+package app
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+// tenant returns a VirtualCluster of generation 2 with conditions of it, which change may change.
+func tenant(change func(*tenancyv1alpha1.VirtualCluster), conditions ...metav1.Condition) *tenancyv1alpha1.VirtualCluster {
+	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Name: "acme", Generation: 2}}
+	vc.Spec.ClusterVersionName, vc.Status.Version = "v1.37", "v1.37.2"
+	for _, condition := range conditions {
+		if condition.ObservedGeneration == 0 {
+			condition.ObservedGeneration = 2
+		}
+		vc.Status.Conditions = append(vc.Status.Conditions, condition)
+	}
+	if change != nil {
+		change(vc)
+	}
+	return vc
+}
+
+// is returns a condition that is True, and isNot one that is False.
+func is(kind string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Whole"}
+}
+
+func isNot(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// TestHowFar: what a verb waits for, by what is said of the VirtualCluster as it is now.
+func TestHowFar(t *testing.T) {
+	t.Parallel()
+	old := is("UpToDate")
+	old.ObservedGeneration = 1
+	const whole = "all parts are as they are to be, of version v1.37.2"
+	waiting := isNot("Rotated", "Waiting", "2 of 3")
+	imported := func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.ClusterVersionName = "" }
+	for name, test := range map[string]struct {
+		vc   *tenancyv1alpha1.VirtualCluster
+		of   func(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) state
+		want state
+	}{
+		"nothing is said yet":            {vc: tenant(nil), want: state{says: "waiting for vc-manager: kubectl -n vc-manager get pods"}},
+		"it is said of one of before":    {vc: tenant(nil, old), want: state{says: "waiting for vc-manager: kubectl -n vc-manager get pods"}},
+		"all is made":                    {vc: tenant(nil, is("UpToDate")), of: made, want: state{done: true, says: whole}},
+		"it waits for the pool":          {vc: tenant(nil, is("UpToDate")), want: state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}},
+		"the pool serves it":             {vc: tenant(nil, is("UpToDate"), is("Ready")), want: state{done: true, says: "the pool serves it"}},
+		"a part is being made":           {vc: tenant(nil, isNot("UpToDate", "Progressing", "Waiting for etcd"), isNot("EtcdReady", "Progressing", "0 of 1 pods")), want: state{says: "0 of 1 pods"}},
+		"a version that is refused":      {vc: tenant(nil, isNot("UpToDate", "Invalid", "not v1.39")), want: state{refused: true, says: "not v1.39"}},
+		"a version that is not there":    {vc: tenant(nil, isNot("UpToDate", "ClusterVersionNotFound", "none")), want: state{refused: true, says: "none"}},
+		"imported, and served":           {vc: tenant(imported, is("Ready")), want: state{done: true, says: "the pool serves it"}},
+		"imported, and silent":           {vc: tenant(imported, isNot("Ready", "Unreachable", "no answer")), want: state{says: "no answer"}},
+		"imported, and of another":       {vc: tenant(imported, isNot("Ready", "DuplicateControlPlane", "that of beta")), want: state{refused: true, says: "that of beta"}},
+		"paused":                         {vc: tenant(nil, is("Paused")), of: pausing, want: state{done: true}},
+		"being paused":                   {vc: tenant(nil, isNot("Paused", "GivingBack", "3 pods")), of: pausing, want: state{says: "3 pods"}},
+		"nobody pauses it":               {vc: tenant(nil, isNot("Paused", "NoPool", "no pool")), of: pausing, want: state{refused: true, says: "no pool"}},
+		"its authorities are replaced":   {vc: tenant(nil, is("UpToDate"), is("Rotated")), of: rotating, want: state{done: true, says: "the new authorities alone are trusted"}},
+		"those of before are to go":      {vc: tenant(distrusting, is("UpToDate"), waiting), of: rotating, want: state{says: "2 of 3"}},
+		"those of before are trusted":    {vc: tenant(nil, is("UpToDate"), waiting), of: rotating, want: state{done: true, says: "2 of 3: hand out new kubeconfigs, then kubectl vc rotate acme --distrust"}},
+		"authorities wait for parts":     {vc: tenant(nil, isNot("UpToDate", "Progressing", ""), waiting), of: rotating, want: state{says: "2 of 3"}},
+		"restored from another one":      {vc: tenant(restoring, is("UpToDate")), of: restored, want: state{says: "waiting for vc-manager"}},
+		"a restore that is refused":      {vc: tenant(restoring, isNot("UpToDate", "Invalid", "no such backup")), of: restored, want: state{refused: true, says: "no such backup"}},
+		"restored from the one in place": {vc: tenant(func(vc *tenancyv1alpha1.VirtualCluster) { restoring(vc); vc.Status.RestoredFrom = "b" }, is("UpToDate")), of: restored, want: state{done: true, says: whole}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := test.of
+			if of == nil {
+				of = func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state { return runs(vc) }
+			}
+			require.Empty(t, cmp.Diff(test.want, of(test.vc, &test.vc.Spec), cmp.AllowUnexported(state{})))
+		})
+	}
+}
+
+func made(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state {
+	return provisioned(vc)
+}
+
+func distrusting(vc *tenancyv1alpha1.VirtualCluster) {
+	vc.Spec.DistrustAfter = ptr.To(metav1.Now())
+}
+
+func restoring(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.RestoreFrom = "b" }
+
+// TestWishes: what verbs change, and what they refuse without asking anybody.
+func TestWishes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 22, 0, 0, 0, time.UTC)
+	at := ptr.To(metav1.NewTime(now))
+	made := tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37"}
+	for name, test := range map[string]struct {
+		verb  string
+		of    tenancyv1alpha1.VirtualClusterSpec
+		value string
+		want  tenancyv1alpha1.VirtualClusterSpec
+		err   string
+	}{
+		"pause":                   {verb: "pause", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", Paused: true}},
+		"resume":                  {verb: "resume", of: tenancyv1alpha1.VirtualClusterSpec{Paused: true}},
+		"upgrade":                 {verb: "upgrade", of: made, value: "v1.38", want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.38"}},
+		"upgrade to nothing":      {verb: "upgrade", of: made, err: "--to is missing: kubectl get clusterversions"},
+		"upgrade of an imported":  {verb: "upgrade", value: "v1.38", err: "its control plane is imported: whoever runs it upgrades it"},
+		"rotate":                  {verb: "rotate", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at}},
+		"rotate an imported":      {verb: "rotate", err: "its control plane is imported: whoever runs it replaces its authorities"},
+		"distrust before rotated": {verb: "rotate", of: made, value: "true", err: "none of its authorities were replaced: leave --distrust out first"},
+		"distrust": {
+			verb: "rotate", of: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at}, value: "true",
+			want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at, DistrustAfter: at},
+		},
+		"restore": {verb: "restore", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RestoreFrom: "backup"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, change := range changes() {
+				if verb, _, _ := strings.Cut(change.use, " "); verb != test.verb {
+					continue
+				}
+				spec := test.of.DeepCopy()
+				err := change.wish(spec, []string{"acme", "backup"}, test.value, now)
+				if test.err != "" {
+					require.EqualError(t, err, test.err)
+					return
+				}
+				require.NoError(t, err)
+				require.Empty(t, cmp.Diff(&test.want, spec))
+				return
+			}
+			t.Fatal("there is no such verb")
+		})
+	}
+}
+
+// TestRead: a file has one VirtualCluster, and no field that it has not.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	const good = "apiVersion: tenancy.x-k8s.io/v1alpha1\nkind: VirtualCluster\nmetadata: {name: acme}\nspec: {clusterVersionName: v1.37}\n"
+	for name, test := range map[string]struct{ text, err string }{
+		"one":         {text: good},
+		"two":         {text: good + "---\n" + good, err: "is to have one VirtualCluster, and nothing else: kubectl apply -f"},
+		"another":     {text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: acme}\n", err: "is to have one VirtualCluster, and nothing else: kubectl apply -f"},
+		"a wrong one": {text: strings.Replace(good, "clusterVersionName", "clusterversion", 1), err: `unknown field "clusterversion"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "vc.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(test.text), 0o600))
+			vc, err := read(file, "tenants")
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, "tenants/acme v1.37", vc.Namespace+"/"+vc.Name+" "+vc.Spec.ClusterVersionName)
+		})
+	}
+}
+
+// TestHelp: every verb says what it does, has an example, and says what is wrong with what is given, without a cluster.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
+	for _, verb := range command.Commands() {
+		require.NotEmpty(t, verb.Short, verb.Name())
+		require.NotEmpty(t, verb.Long, verb.Name())
+		require.Contains(t, verb.Example, "kubectl vc "+verb.Name(), verb.Name())
+	}
+	for args, want := range map[string]string{
+		"pause":                            "accepts 1 arg(s), received 0",
+		"upgrade acme --dry-run=perhaps":   "give none, client or server",
+		"create --kubeconfig /nowhere one": "/nowhere",
+		"explode":                          `unknown command "explode"`,
+	} {
+		command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
+		command.SetArgs(strings.Fields(args))
+		require.ErrorContains(t, command.ExecuteContext(t.Context()), want)
+	}
+}

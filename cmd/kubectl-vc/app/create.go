@@ -1,0 +1,200 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	cliresource "k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+)
+
+// outputs are the values of -o of create that print the VirtualCluster; any other is a file for its kubeconfig.
+var outputs = []string{"json", "yaml", "name"}
+
+// creation is what create is to make.
+type creation struct {
+	waiting
+	dry dryRun
+	// file has a VirtualCluster, or is where one is; with it the other fields say nothing.
+	file, output            string
+	version, policy, secret string
+	serviceCIDRs, hosts     []string
+	exposure                string
+	port                    int32
+}
+
+func (o *creation) addFlags(flags *pflag.FlagSet) {
+	o.waiting.addFlags(flags)
+	o.dry.addFlags(flags)
+	flags.StringVarP(&o.file, "filename", "f", "", `file or URL with a VirtualCluster; "-" is the standard input`)
+	flags.StringVarP(&o.output, "output", "o", "", "file for the tenant's kubeconfig; or json, yaml or name, to print the VirtualCluster")
+	flags.StringVar(&o.version, "cluster-version", "", "name of the ClusterVersion of a control plane that vc-manager makes; by default the only one that there is")
+	flags.StringVar(&o.policy, "policy", "", "name of the TenantPolicy; default: default")
+	flags.StringVar(&o.secret, "kubeconfig-secret", "", "name of a Secret with the kubeconfig of a control plane that there is, with /KEY behind it where that is not value")
+	flags.StringSliceVar(&o.serviceCIDRs, "service-cidr", nil, "range of the tenant's Services, one for each family, which no other tenant has")
+	flags.StringVar(&o.exposure, "expose", "", "how its API servers are reached from outside of the meta cluster: LoadBalancer, NodePort or ClusterIP")
+	flags.StringSliceVar(&o.hosts, "host", nil, "name or address that leads to its API servers")
+	flags.Int32Var(&o.port, "port", 0, "port of the first --host that leads there")
+}
+
+// create returns the command that makes a tenant.
+func (c *cli) create() *cobra.Command {
+	var o creation
+	command := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a tenant, and wait until the pool serves it",
+		Long: `create makes a VirtualCluster: of a control plane that vc-manager makes of a ClusterVersion, or of one that there is. It waits until the
+pool serves it, and writes its administrator's kubeconfig to the file of -o.`,
+		Example: `  kubectl vc create acme --service-cidr 10.97.0.0/16 --expose LoadBalancer -o acme.kubeconfig
+  kubectl vc create acme --kubeconfig-secret acme-kubeconfig
+  kubectl vc create -f manifests/samples/virtualcluster.yaml -o vc-1.kubeconfig
+  kubectl vc create acme --cluster-version v1.37 --dry-run=client -o yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error { return c.make(command.Context(), &o, args) },
+	}
+	o.addFlags(command.Flags())
+	for flag, list := range map[string]client.ObjectList{
+		"cluster-version": &tenancyv1alpha1.ClusterVersionList{}, "policy": &tenancyv1alpha1.TenantPolicyList{}, "kubeconfig-secret": &corev1.SecretList{},
+	} {
+		_ = command.RegisterFlagCompletionFunc(flag, c.names(list)) // the flag is there
+	}
+	return command
+}
+
+// make makes a tenant.
+func (c *cli) make(ctx context.Context, o *creation, args []string) error {
+	cluster, namespace, err := c.connect()
+	if err != nil {
+		return err
+	}
+	var vc *tenancyv1alpha1.VirtualCluster
+	switch {
+	case o.file != "" && len(args) > 0, o.file == "" && len(args) == 0:
+		return errors.New("give the NAME of the tenant, or a file with --filename: kubectl vc create --help")
+	case o.file != "":
+		if vc, err = read(o.file, namespace); err == nil && ptr.Deref(c.flags.Namespace, "") != "" && vc.Namespace != namespace {
+			err = fmt.Errorf("the VirtualCluster of %s is of namespace %s, and --namespace is %s", o.file, vc.Namespace, namespace)
+		}
+	default:
+		vc, err = o.tenant(ctx, cluster, namespace, args[0])
+	}
+	if err != nil {
+		return err
+	}
+	switch o.dry {
+	case dryRunNone:
+		err = cluster.Create(ctx, vc)
+	case dryRunServer:
+		err = cluster.Create(ctx, vc, client.DryRunAll)
+	case dryRunClient:
+	}
+	if err != nil {
+		return fmt.Errorf("creating the VirtualCluster: %w", err)
+	}
+	if err := c.print(o, vc); err != nil || o.dry != dryRunNone {
+		return err
+	}
+	if err := c.follow(ctx, cluster, client.ObjectKeyFromObject(vc), o.waiting, runs, state{refused: true, says: "it was deleted meanwhile"}); err != nil {
+		return fmt.Errorf("%w\nmend it, or delete it: kubectl vc delete %s", err, vc.Name)
+	}
+	if !o.writes() || !o.wait {
+		return nil
+	}
+	if err := cluster.Get(ctx, client.ObjectKeyFromObject(vc), vc); err != nil {
+		return fmt.Errorf("getting the VirtualCluster: %w", err)
+	}
+	text, err := administrator(ctx, cluster, vc)
+	if err != nil {
+		return err
+	}
+	if err := writeKubeconfig(o.output, text); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(c.ErrOut, "its kubeconfig is in %s: kubectl --kubeconfig %s get namespaces\n", o.output, o.output) // nobody reads it who has closed it
+	return nil
+}
+
+// writes reports whether -o is a file.
+func (o *creation) writes() bool { return o.output != "" && !slices.Contains(outputs, o.output) }
+
+// print says what was made.
+func (c *cli) print(o *creation, vc *tenancyv1alpha1.VirtualCluster) error {
+	if o.output == "" || o.writes() {
+		_, _ = fmt.Fprintf(c.Out, "%s/%s created%s\n", resource, vc.Name, o.dry.suffix()) // nobody reads it who has closed it
+		return nil
+	}
+	flags := genericclioptions.NewPrintFlags("created")
+	flags.OutputFormat = &o.output
+	printer, err := flags.ToPrinter()
+	if err != nil {
+		return err //nolint:wrapcheck // it names the format
+	}
+	vc.SetGroupVersionKind(tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"))
+	return printer.PrintObj(vc, c.Out) //nolint:wrapcheck // as above
+}
+
+// read returns the VirtualCluster of a file or URL, of a namespace unless it says another one. A field that a VirtualCluster
+// does not have is an error.
+func read(file, namespace string) (*tenancyv1alpha1.VirtualCluster, error) {
+	infos, err := cliresource.NewLocalBuilder().Unstructured().
+		FilenameParam(false, &cliresource.FilenameOptions{Filenames: []string{file}}).Flatten().Do().Infos()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	if len(infos) != 1 || infos[0].Object.GetObjectKind().GroupVersionKind() != tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster") {
+		return nil, fmt.Errorf("%s is to have one VirtualCluster, and nothing else: kubectl apply -f %s", file, file)
+	}
+	content, err := json.Marshal(infos[0].Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	if err := yaml.UnmarshalStrict(content, vc); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	vc.Namespace = cmp.Or(vc.Namespace, namespace)
+	return vc, nil
+}
+
+// tenant returns the VirtualCluster that flags describe.
+func (o *creation) tenant(ctx context.Context, cluster client.Client, namespace, name string) (*tenancyv1alpha1.VirtualCluster, error) {
+	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	vc.Spec.PolicyName, vc.Spec.ServiceCIDRs = o.policy, o.serviceCIDRs
+	if o.exposure != "" || len(o.hosts) > 0 || o.port != 0 {
+		vc.Spec.Exposure = &tenancyv1alpha1.Exposure{Type: corev1.ServiceType(o.exposure), Hosts: o.hosts, Port: o.port}
+	}
+	if o.secret != "" {
+		if o.version != "" || vc.Spec.Exposure != nil {
+			return nil, errors.New("--kubeconfig-secret is of a control plane that there is: --cluster-version, --expose, --host and --port are of one that vc-manager makes")
+		}
+		secret, key, _ := strings.Cut(o.secret, "/")
+		vc.Spec.KubeconfigSecretRef = &tenancyv1alpha1.SecretKeyRef{Name: secret, Key: key}
+		return vc, nil
+	}
+	var versions tenancyv1alpha1.ClusterVersionList
+	if o.version == "" {
+		if err := cluster.List(ctx, &versions); err != nil {
+			return nil, fmt.Errorf("listing ClusterVersions: %w", err)
+		}
+		if len(versions.Items) != 1 {
+			return nil, fmt.Errorf("there are %d ClusterVersions: name one with --cluster-version, or a Secret with --kubeconfig-secret: kubectl get clusterversions", len(versions.Items))
+		}
+		o.version = versions.Items[0].Name
+	}
+	vc.Spec.ClusterVersionName = o.version
+	return vc, nil
+}
