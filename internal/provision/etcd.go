@@ -71,6 +71,8 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 			switch {
 			case err != nil:
 				return nil, err
+			case exists && object == s.told && !controlplane.IsManaged(object) && controlplane.ExternalOf(s.told) != nil:
+				return nil, broken("ConfigMap %[1]s/%[2]s is not vc-manager's: kubectl -n %[1]s label configmap %[2]s app.kubernetes.io/managed-by=vc-manager", plane.Namespace, name)
 			case exists && !controlplane.IsManaged(object):
 				return nil, broken("%s %s/%s is not vc-manager's: delete it", kindOf(object), plane.Namespace, name)
 			}
@@ -81,10 +83,10 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 		s.told = nil
 	}
 	s.state = controlplane.StoreOf(s.told, s.set, s.servers)
+	if err := s.knowsExternal(ctx); err != nil {
+		return nil, err
+	}
 	if s.told == nil {
-		if controlplane.HasExternal(s.servers) {
-			return nil, broken("ConfigMap %s/%s is gone, which says where the external etcd is: restore it", plane.Namespace, controlplane.Etcd)
-		}
 		s.state.Restored = plane.Tenant.Status.RestoredFrom
 	}
 	if s.set.ResourceVersion != "" && !s.isPast() { // it may have pods of which the ConfigMap does not know, and never gets fewer
@@ -146,12 +148,8 @@ func (s *store) read(ctx context.Context, name string, object client.Object) (bo
 
 // make applies the objects of the store, takes the next step, and returns what it waits for then.
 func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
-	if wanted := s.plane.Version.Spec.ExternalEtcd; wanted != nil {
-		external := controlplane.External{Endpoints: slices.Sorted(slices.Values(wanted.Endpoints)), Secret: wanted.SecretName}
-		if s.state.External != nil {
-			external.ID = s.state.External.ID
-		}
-		return s.tendExternal(ctx, external)
+	if wanted := s.wantedExternal(); wanted != nil {
+		return s.tendExternal(ctx, *wanted)
 	}
 	if s.told == nil || !controlplane.IsTold(s.told) { // else it is not written before the members are known
 		if err := s.tell(ctx, s.state); err != nil {

@@ -8,14 +8,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -33,6 +39,11 @@ const (
 	// others use it meanwhile.
 	clearedKeys  = 500
 	clearedTimes = 20
+	// concurrentJoined is how many tenants ask an external store at a time: one that is silent is that of many.
+	concurrentJoined = concurrentTenants / 2
+	// settledTime is how long a root namespace is being deleted before what its tenant has in an external store is: no reconcile
+	// that has seen it alive runs any more.
+	settledTime = 15 * time.Second
 	// waitsFor is the key of ConfigMap etcd that says why it is there yet, while its root namespace is being deleted.
 	waitsFor = "deletion-waits-for"
 )
@@ -40,6 +51,7 @@ const (
 // SharedEtcd asks and changes an external store. See etcd.Shared.
 type SharedEtcd interface {
 	ID(ctx context.Context) (string, error)
+	Knows(ctx context.Context, user, prefix string) (bool, error)
 	Admit(ctx context.Context, user, prefix string) error
 	Expel(ctx context.Context, user string) error
 	Clear(ctx context.Context, prefix string, most int64) (bool, error)
@@ -140,6 +152,10 @@ func (r *Reconciler) known(ctx context.Context, c SharedEtcd, external *controlp
 		return invalid("The external etcd at %s knows no users, and each tenant would read all others: etcdctl user add root --no-password && etcdctl user grant-role root root && etcdctl auth enable", at)
 	case errors.Is(err, etcd.ErrNotRoot):
 		return invalid("The external etcd at %s does not take what Secret %s/%s signs for user root: it needs --client-cert-auth, and tls.crt of the Secret in --trusted-ca-file", at, r.Network.Manager, external.Secret)
+	case errors.Is(err, etcd.ErrUntrusted):
+		return invalid("The external etcd at %s shows a certificate that ca.crt of Secret %s/%s has not signed, or for another name", at, r.Network.Manager, external.Secret)
+	case errors.Is(err, etcd.ErrMixed):
+		return invalid("At %s are members of more than one etcd", at)
 	case err != nil:
 		klog.FromContext(ctx).V(1).Info("An external store does not answer", "endpoints", external.Endpoints, "err", err)
 		return "", tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf("The external etcd at %s does not answer vc-manager", at)}
@@ -149,11 +165,59 @@ func (r *Reconciler) known(ctx context.Context, c SharedEtcd, external *controlp
 	return id, tenancy.Reason{}
 }
 
+// knowsExternal returns an error where a control plane has an external store, and its ConfigMap does not say which one.
+func (s *store) knowsExternal(ctx context.Context) (err error) {
+	had := controlplane.HasExternal(s.servers)
+	if s.told == nil && !had {
+		had, err = s.read(ctx, controlplane.ExternalClient, &corev1.Secret{})
+	}
+	if err == nil && had && s.state.External == nil {
+		err = broken("ConfigMap %s/%s does not say where the external etcd is which the control plane has: restore it", s.plane.Namespace, controlplane.Etcd)
+	}
+	return err
+}
+
+// wantedExternal returns the external store that the ClusterVersion names, nil for none, as that of which the ID is recorded.
+func (s *store) wantedExternal() *controlplane.External {
+	wanted := s.plane.Version.Spec.ExternalEtcd
+	if wanted == nil {
+		return nil
+	}
+	external := &controlplane.External{Endpoints: slices.Sorted(slices.Values(wanted.Endpoints)), Secret: wanted.SecretName}
+	if s.state.External != nil {
+		external.ID = s.state.External.ID
+	}
+	return external
+}
+
+// movable returns why an external store is not found where it is to be found from now on, the zero Reason where it is, or
+// stays where it was: what runs goes on with the place of before.
+func (s *store) movable(ctx context.Context) (tenancy.Reason, error) {
+	wanted := s.wantedExternal()
+	if wanted == nil || s.state.External == nil || equality.Semantic.DeepEqual(wanted, s.state.External) {
+		return tenancy.Reason{}, nil
+	}
+	c, err := s.dialExternal(ctx, wanted)
+	if err != nil {
+		return tenancy.Reason{}, err
+	}
+	defer c.Close()
+	_, why := s.known(ctx, c, wanted)
+	return why, nil
+}
+
 // tendExternal lets an external store know the tenant, and returns what it waits for then. What there is to delete later is
-// said before it is made.
+// said before it is made, and the ID when all is made: a store that has lost the tenant since has lost more.
 func (s *store) tendExternal(ctx context.Context, external controlplane.External) (tenancy.Reason, error) {
 	if s.told != nil && s.told.DeletionTimestamp != nil {
-		return s.waits("ConfigMap etcd is being deleted"), nil
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
+			"ConfigMap %s/%s, which says where the store is, was deleted: save it, take its finalizer out, and create it again", s.plane.Namespace, controlplane.Etcd)}, nil
+	}
+	select {
+	case s.joining <- struct{}{}:
+		defer func() { <-s.joining }()
+	default:
+		return s.before(), nil
 	}
 	c, err := s.dialExternal(ctx, &external)
 	if err != nil {
@@ -164,21 +228,65 @@ func (s *store) tendExternal(ctx context.Context, external controlplane.External
 	if why != (tenancy.Reason{}) {
 		return why, nil
 	}
+	if why, err := s.admit(ctx, c, external, id); why != (tenancy.Reason{}) || err != nil {
+		return why, err
+	}
+	if s.plane.External == nil || !slices.Equal(s.plane.External.Endpoints, external.Endpoints) || s.plane.External.Secret != external.Secret {
+		if err := s.join(ctx, s.plane, s.secrets(ctx, s.plane.Namespace)); err != nil {
+			return tenancy.Reason{}, err
+		}
+	}
+	if s.plane.External == nil {
+		return s.waits("what ConfigMap etcd says was changed just now"), nil
+	}
+	return tenancy.Reason{}, nil
+}
+
+// before is what was said of the store before, the zero Reason where nothing was.
+func (s *store) before() tenancy.Reason {
+	said := meta.FindStatusCondition(s.plane.Tenant.Status.Conditions, tenancyv1alpha1.ConditionEtcdReady)
+	switch {
+	case s.plane.External == nil:
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "The external etcd is asked by others just now"}
+	case said == nil || said.Status != metav1.ConditionFalse:
+		return tenancy.Reason{}
+	default:
+		return tenancy.Reason{Reason: said.Reason, Message: said.Message}
+	}
+}
+
+// admit lets a store know the tenant that never did, and returns why one does not know it that did.
+func (s *store) admit(ctx context.Context, c SharedEtcd, external controlplane.External, id string) (tenancy.Reason, error) {
+	user, prefix := controlplane.ExternalUser(s.plane.Tenant.UID), controlplane.ExternalPrefix(s.plane.Tenant.UID)
+	silent := func(err error) (tenancy.Reason, error) {
+		klog.FromContext(ctx).Error(err, "Asking an external store for its users", "namespace", s.plane.Namespace)
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "The external etcd does not say what it knows of the tenant"}, nil
+	}
+	if external.ID == "" {
+		if err := s.tellExternal(ctx, external); err != nil {
+			return tenancy.Reason{}, err
+		}
+		if err := c.Admit(ctx, user, prefix); err != nil {
+			return silent(err)
+		}
+	}
+	switch knows, err := c.Knows(ctx, user, prefix); {
+	case err != nil:
+		return silent(err)
+	case !knows:
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
+			"The external etcd does not know user %s any more, as it was made: has it lost more? To have the user made again: kubectl -n %s patch configmap etcd --type=merge -p '{\"data\": {\"external-id\": \"\"}}'",
+			user, s.plane.Namespace)}, nil
+	}
 	external.ID = id
+	return tenancy.Reason{}, s.tellExternal(ctx, external)
+}
+
+// tellExternal lets the ConfigMap say where the store is.
+func (s *store) tellExternal(ctx context.Context, external controlplane.External) error {
 	state := s.state
 	state.External, state.Version, state.New = &external, s.version(), false
-	if err := s.tell(ctx, state); err != nil {
-		return tenancy.Reason{}, err
-	}
-	uid := s.plane.Tenant.UID
-	if err := c.Admit(ctx, controlplane.ExternalUser(uid), controlplane.ExternalPrefix(uid)); err != nil {
-		klog.FromContext(ctx).Error(err, "Making a user of an external store", "namespace", s.plane.Namespace)
-		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "The external etcd does not make the tenant a user yet"}, nil
-	}
-	if s.plane.External != nil && slices.Equal(s.plane.External.Endpoints, external.Endpoints) && s.plane.External.Secret == external.Secret {
-		return tenancy.Reason{}, nil
-	}
-	return tenancy.Reason{}, s.join(ctx, s.plane, s.secrets(ctx, s.plane.Namespace))
+	return s.tell(ctx, state)
 }
 
 // setupExternal adds the controller that releases external stores to a manager.
@@ -186,7 +294,8 @@ func (r *Reconciler) setupExternal(mgr manager.Manager) error {
 	isDeleted := predicate.NewPredicateFuncs(func(told client.Object) bool {
 		return told.GetDeletionTimestamp() != nil && controllerutil.ContainsFinalizer(told, controlplane.FinalizerExternal)
 	})
-	err := ctrl.NewControllerManagedBy(mgr).Named("external-stores").For(&corev1.ConfigMap{}, builder.WithPredicates(isDeleted)).Complete(reconcile.Func(r.release))
+	err := ctrl.NewControllerManagedBy(mgr).Named("external-stores").For(&corev1.ConfigMap{}, builder.WithPredicates(isDeleted)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentJoined}).Complete(reconcile.Func(r.release))
 	if err != nil {
 		return fmt.Errorf("building the controller of external stores: %w", err)
 	}
@@ -205,19 +314,27 @@ func (r *Reconciler) release(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // it names what was read
 	}
-	external, uid := controlplane.ExternalOf(told), types.UID(root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID])
-	switch {
-	case told.DeletionTimestamp == nil || !controlplane.IsManaged(told) || !controllerutil.ContainsFinalizer(told, controlplane.FinalizerExternal):
+	uid := types.UID(root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID])
+	if told.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(told, controlplane.FinalizerExternal) {
 		return reconcile.Result{}, nil
-	case root.DeletionTimestamp == nil || root.Annotations[tenancyv1alpha1.AnnotationRootNamespace] != "true" || uid == "" || external == nil:
-		return reconcile.Result{RequeueAfter: mendingPeriod}, nil // the tenant lives
 	}
-	why, err := r.clear(ctx, external, uid)
-	if err != nil {
-		why = err.Error()
+	if root.DeletionTimestamp == nil { // the tenant lives
+		return reconcile.Result{RequeueAfter: mendingPeriod}, nil
+	}
+	if settled := root.DeletionTimestamp.Add(settledTime).Sub(r.Clock.Now()); settled > 0 {
+		return reconcile.Result{RequeueAfter: settled}, nil
+	}
+	external, why := controlplane.ExternalOf(told), ""
+	switch {
+	case root.Annotations[tenancyv1alpha1.AnnotationRootNamespace] != "true" || uid == "":
+		why = "its namespace is not said to be a tenant's root namespace: take the finalizer out"
+	case external == nil:
+		why = "it does not say where the external etcd is: say it again, or take the finalizer out"
+	default:
+		why = r.clear(ctx, external, uid)
 	}
 	if why != "" {
-		return reconcile.Result{RequeueAfter: storePeriod}, errors.Join(err, r.say(ctx, told, why))
+		return reconcile.Result{RequeueAfter: storePeriod}, r.say(ctx, told, why)
 	}
 	controllerutil.RemoveFinalizer(told, controlplane.FinalizerExternal)
 	if err := r.Client.Update(ctx, told); client.IgnoreNotFound(err) != nil {
@@ -227,32 +344,35 @@ func (r *Reconciler) release(ctx context.Context, request reconcile.Request) (re
 }
 
 // clear deletes what is a VirtualCluster's in an external store, and returns what it waits for, "" when nothing is left.
-func (r *Reconciler) clear(ctx context.Context, external *controlplane.External, uid types.UID) (string, error) {
+func (r *Reconciler) clear(ctx context.Context, external *controlplane.External, uid types.UID) string {
+	failed := func(err error) string {
+		klog.FromContext(ctx).Error(err, "Clearing an external store", "endpoints", external.Endpoints)
+		return "the external etcd, which fails: the log of vc-manager says how"
+	}
 	c, err := r.dialExternal(ctx, external)
 	if broken := (*brokenError)(nil); errors.As(err, &broken) {
-		return err.Error(), nil
+		return err.Error()
 	}
 	if err != nil {
-		return "", err
+		return failed(err)
 	}
 	defer c.Close()
 	if _, why := r.known(ctx, c, external); why != (tenancy.Reason{}) {
-		return why.Message, nil
+		return why.Message
 	}
-	user := controlplane.ExternalUser(uid)
-	if err := c.Expel(ctx, user); err != nil {
-		return "", err //nolint:wrapcheck // it says what it did
+	if err := c.Expel(ctx, controlplane.ExternalUser(uid)); err != nil {
+		return failed(err)
 	}
 	for range clearedTimes {
 		done, err := c.Clear(ctx, controlplane.ExternalPrefix(uid), clearedKeys)
-		switch {
-		case err != nil:
-			return "", err //nolint:wrapcheck // as above
-		case done: // again: a reconcile that has begun before may have made it
-			return "", c.Expel(ctx, user) //nolint:wrapcheck // as above
+		if err != nil {
+			return failed(err)
+		}
+		if done {
+			return ""
 		}
 	}
-	return "the deletion of what it has in the external etcd, which goes on", nil
+	return "the deletion of what it has in the external etcd, which goes on"
 }
 
 // say says in a ConfigMap what its deletion waits for: nobody else is left to say it.
@@ -260,7 +380,7 @@ func (r *Reconciler) say(ctx context.Context, told *corev1.ConfigMap, why string
 	if told.Data[waitsFor] == why {
 		return nil
 	}
-	told.Data[waitsFor] = why
+	told.Data = labels.Merge(told.Data, map[string]string{waitsFor: why})
 	if err := r.Client.Update(ctx, told); err != nil {
 		return fmt.Errorf("writing ConfigMap %s: %w", client.ObjectKeyFromObject(told), err)
 	}

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,6 +34,10 @@ type fakeShared struct {
 }
 
 func (f *fakeShared) ID(context.Context) (string, error) { return f.id, f.err }
+
+func (f *fakeShared) Knows(_ context.Context, user, prefix string) (bool, error) {
+	return f.users[user] == prefix, nil
+}
 
 func (f *fakeShared) Admit(_ context.Context, user, prefix string) error {
 	f.users[user], f.keys[prefix] = prefix, max(f.keys[prefix], 1)
@@ -140,6 +145,8 @@ func TestAnExternalStore(t *testing.T) {
 	require.True(t, renewed.Leaf.NotAfter.After(issued.Leaf.NotAfter), "it is renewed, whatever became of the ClusterVersion")
 }
 
+const lostExternal = "ConfigMap " + root + "/etcd does not say where the external etcd is which the control plane has: restore it"
+
 // TestAnotherExternalStore: the store of a control plane stays the one that it is, and the API servers that run as they are,
 // whatever a ClusterVersion says, and wherever it is found.
 func TestAnotherExternalStore(t *testing.T) {
@@ -158,17 +165,28 @@ func TestAnotherExternalStore(t *testing.T) {
 			message: "ClusterVersion v1.37: the control plane has an external etcd, and keeps it: give externalEtcd; what runs goes on",
 		},
 		"another one": {
-			with: func(_ *bed, shared *fakeShared) { shared.id = "c" }, reason: "Invalid", message: "Waiting for etcd",
-			change: external("https://c:2379"),
+			with: func(_ *bed, shared *fakeShared) { shared.id = "c" }, change: external("https://c:2379"),
+			message: "At https://c:2379 is another etcd, of ID c, than the one with the tenant's objects, of ID a", reason: "Invalid",
 		},
 		"one that knows no users": {
-			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrOpen }, reason: "Invalid", message: "Waiting for etcd", change: external("https://c:2379"),
+			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrOpen }, reason: "Invalid", change: external("https://c:2379"),
+			message: "The external etcd at https://c:2379 knows no users, and each tenant would read all others: etcdctl user add root --no-password && etcdctl user grant-role root root && etcdctl auth enable",
 		},
 		"one that does not know root": {
-			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrNotRoot }, reason: "Invalid", message: "Waiting for etcd", change: external("https://c:2379"),
+			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrNotRoot }, reason: "Invalid", change: external("https://c:2379"),
+			message: "The external etcd at https://c:2379 does not take what Secret vc-manager/external signs for user root: it needs --client-cert-auth, and tls.crt of the Secret in --trusted-ca-file",
+		},
+		"one with another certificate": {
+			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrUntrusted }, reason: "Invalid", change: external("https://c:2379"),
+			message: "The external etcd at https://c:2379 shows a certificate that ca.crt of Secret vc-manager/external has not signed, or for another name",
 		},
 		"one that is silent": {
-			with: func(_ *bed, shared *fakeShared) { shared.err = errors.New("no answer") }, reason: "Progressing", message: "Waiting for etcd", change: external("https://c:2379"),
+			with: func(_ *bed, shared *fakeShared) { shared.err = errors.New("no answer") }, reason: "Progressing", change: external("https://c:2379"),
+			message: "The external etcd at https://c:2379 does not answer vc-manager",
+		},
+		"one that was emptied": {
+			with: func(_ *bed, shared *fakeShared) { clear(shared.users) }, reason: "Invalid", change: external("https://a:2379", "https://b:2379"),
+			message: "Waiting for etcd",
 		},
 		"a Secret that is gone": {
 			with: func(b *bed, _ *fakeShared) { b.delete(b.secret("vc-manager", "external")) }, reason: "-", change: external("https://c:2379"),
@@ -190,7 +208,7 @@ func TestAnotherExternalStore(t *testing.T) {
 				b.delete(told)
 			},
 			change: external("https://a:2379", "https://b:2379"),
-			reason: "-", message: "ConfigMap " + root + "/etcd is gone, which says where the external etcd is: restore it",
+			reason: "-", message: lostExternal,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,6 +257,8 @@ func TestAStoreOfItsOwnStays(t *testing.T) {
 	require.Equal(t, before, b.flags())
 }
 
+const noRoot = "its namespace is not said to be a tenant's root namespace: take the finalizer out"
+
 // TestRelease: what a tenant has in an external store goes when its root namespace is being deleted, a part at a time, and
 // before that nothing, nor anything of others.
 func TestRelease(t *testing.T) {
@@ -249,13 +269,19 @@ func TestRelease(t *testing.T) {
 		kept  bool
 		waits string
 	}{
+		"a reconcile may run yet": {kept: true, with: func(b *bed, _ *fakeShared) { b.later(-settledTime) }},
+		"it says nothing": {kept: true, waits: "it does not say where the external etcd is: say it again, or take the finalizer out", with: func(b *bed, _ *fakeShared) {
+			told := b.told()
+			told.Data = nil
+			b.update(told)
+		}},
 		"goes":                          {},
 		"many keys go a part at a time": {with: func(_ *bed, shared *fakeShared) { shared.keys["/superpool/uid/"] = 3 * clearedKeys * clearedTimes }},
 		"the namespace stays":           {kept: true, with: func(b *bed, _ *fakeShared) { b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = nil }) }},
-		"it is no root namespace": {kept: true, with: func(b *bed, _ *fakeShared) {
+		"it is no root namespace": {kept: true, waits: noRoot, with: func(b *bed, _ *fakeShared) {
 			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationRootNamespace) })
 		}},
-		"it is nobody's": {kept: true, with: func(b *bed, _ *fakeShared) {
+		"it is nobody's": {kept: true, waits: noRoot, with: func(b *bed, _ *fakeShared) {
 			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationVirtualClusterUID) })
 		}},
 		"another store": {
@@ -280,7 +306,9 @@ func TestRelease(t *testing.T) {
 			require.NoError(t, err)
 			require.NotEmpty(t, shared.users, "nothing is being deleted")
 			b.delete(b.told())
-			b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = &metav1.Time{Time: b.clock.Now()} })
+			deleted := metav1.NewTime(b.clock.Now())
+			b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = &deleted })
+			b.later(settledTime)
 			if test.with != nil {
 				test.with(b, shared)
 			}
@@ -310,4 +338,49 @@ func TestRelease(t *testing.T) {
 // namespace changes the root namespace, by a reader in front: the fake has none that is being deleted without finalizer.
 func (b *bed) namespace(change func(*corev1.Namespace)) {
 	b.changes = append(slices.Clone(b.changes), change)
+}
+
+// TestAnExternalStoreResumes: a tenant that is paused no more has its control plane again where it was, whatever is wanted.
+func TestAnExternalStoreResumes(t *testing.T) {
+	t.Parallel()
+	b, shared := newExternalBed(t)
+	b.served()
+	b.pause(true, true)
+	for range 3 {
+		b.reconcile()
+		b.ended(controlplane.APIServer)
+		b.ended(controlplane.ControllerManager)
+	}
+	require.Equal(t, []int32{0, 0}, b.sizes())
+	b.pause(false, false)
+	b.change(external("https://c:2379"))
+	b.reconciler.DialShared = func(endpoints []string, _ *tls.Config) (SharedEtcd, error) {
+		if endpoints[0] == "https://c:2379" {
+			return &fakeShared{id: "c"}, nil
+		}
+		return shared, nil
+	}
+	b.reconcile()
+	require.Equal(t, []int32{1, 1}, b.sizes())
+	missing, _ := b.conditions()
+	require.NotContains(t, missing, tenancyv1alpha1.ConditionEtcdReady)
+}
+
+// TestAnExternalStoreThatLostATenant: one that does not know the tenant any more is not taken for its own, until somebody says so.
+func TestAnExternalStoreThatLostATenant(t *testing.T) {
+	t.Parallel()
+	b, shared := newExternalBed(t)
+	b.served()
+	clear(shared.users)
+	b.reconcile()
+	require.Empty(t, shared.users)
+	said := meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionEtcdReady)
+	require.Contains(t, said.Message, "does not know user superpool-uid any more")
+	told := b.told()
+	told.Data["external-id"] = ""
+	b.update(told)
+	b.reconcile()
+	require.Equal(t, map[string]string{"superpool-uid": "/superpool/uid/"}, shared.users)
+	missing, _ := b.conditions()
+	require.Empty(t, missing)
 }

@@ -86,12 +86,13 @@ type Reconciler struct {
 
 	// exposing has an element for each reconcile that asks DNS or a tenant's API server, at most concurrentExposed, and
 	// defragmenting one for each that waits for a member of etcd, at most concurrentDefragmented.
-	exposing, defragmenting chan struct{}
+	// joining has one for each that asks an external store, at most concurrentJoined.
+	exposing, defragmenting, joining chan struct{}
 }
 
 // SetupWithManager adds the reconciler to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.exposing, r.defragmenting = make(chan struct{}, concurrentExposed), make(chan struct{}, concurrentDefragmented)
+	r.exposing, r.defragmenting, r.joining = make(chan struct{}, concurrentExposed), make(chan struct{}, concurrentDefragmented), make(chan struct{}, concurrentJoined)
 	if err := r.setupExternal(mgr); err != nil {
 		return err
 	}
@@ -188,7 +189,7 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	case virtualclusters.IsPaused(vc):
 		err = r.pause(ctx, vc, report)
 	default:
-		err = r.provision(ctx, plane, report, again)
+		err = r.provision(ctx, plane, kept, report, again)
 		err = errors.Join(err, r.expose(ctx, plane, report, again))
 	}
 	if err != nil || report.version == "" {
@@ -246,9 +247,6 @@ func (r *Reconciler) certificates(
 	}
 	kept := r.secrets(ctx, plane.Namespace)
 	ensured := kept.ensure(ctx, plane, r.validity(vc))
-	if ensured == nil {
-		ensured = r.join(ctx, plane, kept)
-	}
 	isThere, err := kept.identify(ctx, controlplane.KubeletClient, r.identity(vc))
 	plane.Agents, err = isThere, errors.Join(ensured, err)
 	*again = kept.until(*again)
@@ -265,7 +263,13 @@ func (r *Reconciler) certificates(
 }
 
 // provision makes the next part. again is shortened to when a store that is not whole is asked again.
-func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, kept *secrets, report *report, again *time.Duration) error {
+	if err := r.join(ctx, plane, kept); err != nil {
+		report.judge(err)
+		return err
+	}
+	*again = kept.until(*again)
+	report.ends = ptr.To(metav1.NewTime(kept.ends))
 	version, why, err := r.version(ctx, plane.Tenant, report)
 	if err != nil {
 		return err
@@ -315,15 +319,12 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 // upgrade makes the next part if a control plane may become what is wanted, or says why not. While it is restored it gets no
 // other minor version.
 func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups, report *report, again *time.Duration, isRestored bool) error {
-	why := preflight(store)
 	if isRestored && changesMinor(store.version(), store.plane.Version.Spec.KubernetesVersion) {
 		return r.revive(ctx, store, report)
 	}
-	if why == (tenancy.Reason{}) {
-		var err error
-		if why, err = backups.beforeUpgrade(ctx, store); err != nil {
-			return errors.Join(err, r.revive(ctx, store, report))
-		}
+	why, err := store.obstacle(ctx, backups)
+	if err != nil {
+		return errors.Join(err, r.revive(ctx, store, report))
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why)
@@ -334,6 +335,17 @@ func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups
 		return errors.Join(err, r.revive(ctx, store, report))
 	}
 	return r.make(ctx, store, report, again)
+}
+
+// obstacle returns why a control plane cannot become what is wanted now, the zero Reason when it can.
+func (s *store) obstacle(ctx context.Context, backups *backups) (why tenancy.Reason, err error) {
+	if why = preflight(s); why == (tenancy.Reason{}) {
+		why, err = s.movable(ctx)
+	}
+	if why == (tenancy.Reason{}) && err == nil {
+		why, err = backups.beforeUpgrade(ctx, s)
+	}
+	return why, err
 }
 
 // make makes the next part.

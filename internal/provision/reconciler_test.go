@@ -131,7 +131,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 			return err
 		},
 	})
-	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour, exposing: make(chan struct{}, concurrentExposed), defragmenting: make(chan struct{}, 1)}
+	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour, exposing: make(chan struct{}, concurrentExposed), defragmenting: make(chan struct{}, 1), joining: make(chan struct{}, 1)}
 	b.reconciler.DialTenant = func(config *rest.Config) (kubernetes.Interface, func(), error) {
 		require.Equal(t, "https://kube-apiserver."+root+".svc:6443", config.Host)
 		require.NotEmpty(t, config.CAData)

@@ -55,7 +55,7 @@ func (r *Reconciler) deploy(ctx context.Context, objects []client.Object) (why t
 // preflight returns why a control plane cannot become what is wanted now, the zero Reason when it can.
 func preflight(store *store) tenancy.Reason {
 	why, plane, wanted, pods := "", store.plane, store.wanted(), store.state.Pods
-	isExternal, exists := store.state.External != nil, store.told != nil || store.set.ResourceVersion != ""
+	isExternal, exists := store.state.External != nil, store.told != nil || store.set.ResourceVersion != "" || store.servers.ResourceVersion != "" || plane.Tenant.Status.Version != ""
 	switch {
 	case plane.Version.Spec.ExternalEtcd == nil && isExternal:
 		why = "the control plane has an external etcd, and keeps it: give externalEtcd"

@@ -47,6 +47,8 @@ func (r *Reconciler) version(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	case base == nil:
 		why.Message = fmt.Sprintf("ClusterVersion %s has images of --base-cluster-version of vc-manager: %s", named.Name, why.Message)
 		return nil, why, nil
+	case base.Spec.ExternalEtcd != nil:
+		return invalid("has images of ClusterVersion %s (--base-cluster-version), which has none of etcd", base.Name)
 	case controlplane.IsBundled(base):
 		return invalid("has images of ClusterVersion %s (--base-cluster-version), which is written as StatefulSets, too", base.Name)
 	}
