@@ -50,8 +50,8 @@ const (
 )
 
 // Controller keeps, beside the kubeconfig Secret of each VirtualCluster, a Role to read it and a RoleBinding to the
-// service accounts of the syncers in whose super clusters the tenant has a placement. It also keeps what vc-manager may do
-// for the VirtualCluster (ofManager).
+// service accounts of the syncers in whose super clusters the tenant has a placement. It also keeps what vc-manager may
+// do for the VirtualCluster (ofManager).
 type Controller struct {
 	// Client reads VirtualClusters and NamespacePlacements from the cache of a manager, and writes.
 	Client client.Client
@@ -140,8 +140,8 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: min(again, checkPeriod)}, nil
 }
 
-// write applies the objects of a grant, whatever becomes of each, and returns whether it applied them all: none in a root
-// namespace that is not the VirtualCluster's own. Whoever writes status names it, and vc-manager does.
+// write applies the objects of a grant, whatever becomes of each, and returns whether it applied them all: none in a
+// root namespace that is not the VirtualCluster's own. Whoever writes status names it, and vc-manager does.
 func (c *Controller) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, objects []client.Object) (isWhole bool, err error) {
 	why, err := virtualclusters.CheckRoot(ctx, c.Reader, vc)
 	if err != nil {

@@ -20,13 +20,13 @@ const (
 	writerPrefix, credentialsPrefix = "superpool:write-credentials:", "superpool:credentials:"
 )
 
-// ofManager returns what lets vc-manager make the control plane of a VirtualCluster, and what is beside it: a Secret for
-// who administers the tenant, and one for its API server where that is imported. What it may read comes last: what
-// vc-manager can read it can write. In the root namespace of one that is imported nobody has any rights: it may have named
-// a ClusterVersion before.
+// ofManager returns what lets vc-manager make the control plane of a VirtualCluster, and keep what is beside it: a
+// Secret for who administers the tenant, and one for its API server where that is imported. What it may read comes
+// behind what it may write: once vc-manager can read there it can write. In the root namespace of one that is imported
+// nobody has any rights: it may have named a ClusterVersion before.
 //
-// A Role has no more than vc-scheduler itself, which writes no Secrets, so what vc-manager writes is in ClusterRoles: these
-// vc-scheduler binds without having what is in them.
+// A Role has no more than vc-scheduler itself, which writes no Secrets, so what vc-manager writes is in ClusterRoles:
+// these vc-scheduler binds without having what is in them.
 func ofManager(vc *tenancyv1alpha1.VirtualCluster) []client.Object {
 	manager := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenancyv1alpha1.ManagerNamespace, Name: managerAccount}}
 	inRoot, secrets := manager, []string{vc.Name + tenancyv1alpha1.SuffixKubeconfig, vc.Name + tenancyv1alpha1.SuffixAgent}

@@ -31,8 +31,7 @@ func (b *bed) closed(namespace string) (grant func()) {
 	return func() { b.reconciler.Reader = before }
 }
 
-// TestNothingIsGrantedYet: a control plane waits for vc-scheduler, says so, and is made as soon as it may be. One that runs
-// stays as it is.
+// TestNothingIsGrantedYet: a control plane waits for vc-scheduler, says so, and is made as soon as it may be.
 func TestNothingIsGrantedYet(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range []string{root, "default"} {

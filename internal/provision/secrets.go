@@ -66,8 +66,9 @@ func (e *brokenError) Error() string { return e.why }
 // broken returns a brokenError.
 func broken(format string, values ...any) error { return &brokenError{fmt.Sprintf(format, values...)} }
 
-// ungrantedError is the error for a namespace whose Secrets vc-manager may not read, not yet or not any more: vc-scheduler
-// lets it, in root namespaces and beside VirtualClusters. It may do all that it does there once it may read them.
+// ungrantedError is the error for a namespace whose Secrets vc-manager may not read, not yet or not any more:
+// vc-scheduler lets it, in root namespaces and beside VirtualClusters. Once it may read them it may do all that it does
+// there.
 type ungrantedError struct {
 	namespace string
 	// err is what the meta cluster answered.

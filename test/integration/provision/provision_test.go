@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -276,8 +277,12 @@ func (w *world) ends(t *testing.T) {
 			require.NoError(t, w.client.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": "vc-manager"}))
 			left += meta.LenList(list)
 		}
+		for _, list := range []client.ObjectList{&rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {
+			require.NoError(t, w.client.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/part-of": "superpool"}))
+			left += meta.LenList(list)
+		}
 		return left == 0
-	}, patience, tick, "nothing that vc-manager made is left")
+	}, patience, tick, "nothing that vc-manager made is left, nor what it was granted")
 }
 
 // TestTakenArguments: the programs have all arguments that are taken over from a ClusterVersion which is written as

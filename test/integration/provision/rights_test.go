@@ -44,9 +44,9 @@ func (w *world) grant(t *testing.T, meta *controlplane.ControlPlane) {
 	})
 }
 
-// TestRights: vc-manager reads and writes what is a tenant's in its root namespace, and its own beside the VirtualCluster.
-// Who takes it has nothing of the meta cluster's, nor of what others have beside VirtualClusters, and who takes vc-scheduler
-// does not get what it grants.
+// TestRights: vc-manager reads and writes what is a tenant's in its root namespace, and its own beside the
+// VirtualCluster. Who takes it has nothing of the meta cluster's, nor of what others have beside VirtualClusters, and
+// who takes vc-scheduler does not get what it grants.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Hour)
