@@ -72,7 +72,7 @@ var targets = []target{
 		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
 		touches: []string{
 			"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "hack/setup-vn-agent.sh", "test/realnodes", "hack/realnodes",
-			"internal/controlplane", "internal/provision", "cmd/vc-manager", "manifests/vc-manager",
+			"internal/controlplane", "internal/provision", "internal/grants", "cmd/vc-manager", "manifests/vc-manager", "manifests/base/vc-manager-grants.yaml",
 		},
 		inputs: dependsOn("test/realnodes", "hack/realnodes"),
 	},

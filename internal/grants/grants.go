@@ -1,10 +1,11 @@
 // Package grants lets the syncer of each super cluster read the kubeconfigs of those tenants that it serves, and no
-// others.
+// others, and vc-manager work in the namespaces of tenants, and in no others.
 package grants
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,9 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
 const (
@@ -42,10 +45,13 @@ const (
 	linger = 10 * time.Minute
 	// checkPeriod is after how long a grant is written again, whatever became of it.
 	checkPeriod = 10 * time.Minute
+	// rootPeriod is after how long a root namespace is looked at again that is not the VirtualCluster's.
+	rootPeriod = 10 * time.Second
 )
 
 // Controller keeps, beside the kubeconfig Secret of each VirtualCluster, a Role to read it and a RoleBinding to the
-// service accounts of the syncers in whose super clusters the tenant has a placement.
+// service accounts of the syncers in whose super clusters the tenant has a placement. It also keeps what vc-manager may
+// do for the VirtualCluster (ofManager).
 type Controller struct {
 	// Client reads VirtualClusters and NamespacePlacements from the cache of a manager, and writes.
 	Client client.Client
@@ -115,21 +121,43 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	clusters, again := held.clusters(placed, now)
-	objects := desired(vc, secret, c.SyncerNamespace, clusters)
+	objects := append(desired(vc, secret, c.SyncerNamespace, clusters), ofManager(vc)...)
 	encoded, err := json.Marshal(objects)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("encoding a grant: %w", err)
 	}
 	if string(encoded) != string(held.objects) || now.Sub(held.written) >= checkPeriod {
-		for _, object := range objects {
-			if err := c.Client.Patch(ctx, object, client.Apply, client.FieldOwner("vc-scheduler"), client.ForceOwnership); err != nil { //nolint:staticcheck // Apply takes configurations, which are other types than those that are read
-				return reconcile.Result{}, fmt.Errorf("granting the kubeconfig: %w", err)
-			}
+		isWhole, err := c.write(ctx, vc, objects)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if !isWhole {
+			return reconcile.Result{RequeueAfter: rootPeriod}, nil
 		}
 		klog.FromContext(ctx).V(2).Info("Granted the tenant's kubeconfig", "virtualCluster", request.NamespacedName, "superClusters", clusters)
 		held.objects, held.written = encoded, now
 	}
 	return reconcile.Result{RequeueAfter: min(again, checkPeriod)}, nil
+}
+
+// write applies the objects of a grant, whatever becomes of each, and returns whether it applied them all: none in a
+// root namespace that is not the VirtualCluster's own. Whoever writes status names it, and vc-manager does.
+func (c *Controller) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, objects []client.Object) (isWhole bool, err error) {
+	why, err := virtualclusters.CheckRoot(ctx, c.Reader, vc)
+	if err != nil {
+		return false, err //nolint:wrapcheck // it says what it did
+	}
+	isWhole = why == (tenancy.Reason{})
+	var errs []error
+	for _, object := range objects {
+		if !isWhole && object.GetNamespace() == vc.Status.ClusterNamespace {
+			continue
+		}
+		if err := c.Client.Patch(ctx, object, client.Apply, client.FieldOwner("vc-scheduler"), client.ForceOwnership); err != nil { //nolint:staticcheck // Apply takes configurations, which are other types than those that are read
+			errs = append(errs, fmt.Errorf("granting by %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(object), err))
+		}
+	}
+	return isWhole, errors.Join(errs...)
 }
 
 // placed returns the super clusters in which a tenant has placements.
@@ -208,28 +236,41 @@ func (g *grant) clusters(placed []string, now time.Time) (all []string, again ti
 // desired returns the Role and the RoleBinding of a VirtualCluster, with which the syncers of clusters get its
 // kubeconfig Secret.
 func desired(vc *tenancyv1alpha1.VirtualCluster, secret types.NamespacedName, syncerNamespace string, clusters []string) []client.Object {
-	meta := metav1.ObjectMeta{
-		Namespace: secret.Namespace, Name: namePrefix + vc.Name,
-		Labels: map[string]string{"app.kubernetes.io/part-of": "superpool"},
-	}
-	if vc.Namespace == secret.Namespace { // else the root namespace goes, and all in it
-		meta.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: tenancyv1alpha1.GroupVersion.String(), Kind: "VirtualCluster", Name: vc.Name, UID: vc.UID, Controller: ptr.To(true),
-		}}
-	}
 	subjects := make([]rbacv1.Subject, 0, len(clusters))
 	for _, id := range clusters {
 		subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: syncerNamespace, Name: accountPrefix + id})
 	}
+	name := namePrefix + vc.Name
 	return []client.Object{
-		&rbacv1.Role{
-			TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"}, ObjectMeta: meta,
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{corev1.GroupName}, Resources: []string{"secrets"}, ResourceNames: []string{secret.Name}, Verbs: []string{"get"}}},
-		},
-		&rbacv1.RoleBinding{
-			TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"}, ObjectMeta: *meta.DeepCopy(),
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: namePrefix + vc.Name},
-			Subjects: subjects,
-		},
+		reader(vc, secret.Namespace, name, secret.Name),
+		binding(vc, secret.Namespace, name, "Role", name, subjects),
 	}
+}
+
+// reader returns a Role of a VirtualCluster to get Secrets by name.
+func reader(vc *tenancyv1alpha1.VirtualCluster, namespace, name string, secrets ...string) client.Object {
+	return &rbacv1.Role{
+		TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"}, ObjectMeta: metaOf(vc, namespace, name),
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{corev1.GroupName}, Resources: []string{"secrets"}, ResourceNames: secrets, Verbs: []string{"get"}}},
+	}
+}
+
+// binding returns a RoleBinding of a VirtualCluster to a Role or ClusterRole.
+func binding(vc *tenancyv1alpha1.VirtualCluster, namespace, name, kind, role string, subjects []rbacv1.Subject) client.Object {
+	return &rbacv1.RoleBinding{
+		TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"}, ObjectMeta: metaOf(vc, namespace, name),
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects: subjects,
+	}
+}
+
+// metaOf returns the metadata of an object that ends with a VirtualCluster.
+func metaOf(vc *tenancyv1alpha1.VirtualCluster, namespace, name string) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "superpool"}}
+	if vc.Namespace == namespace { // else the root namespace goes, and all in it
+		meta.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: tenancyv1alpha1.GroupVersion.String(), Kind: "VirtualCluster", Name: vc.Name, UID: vc.UID, Controller: ptr.To(true),
+		}}
+	}
+	return meta
 }

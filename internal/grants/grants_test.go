@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,8 @@ type bed struct {
 	// writes counts patches, which fail while fail is set.
 	writes int
 	fail   error
+	// refuses refuses a patch, nil for none.
+	refuses func(client.Object) error
 }
 
 func newBed(t *testing.T, objects ...client.Object) *bed {
@@ -41,12 +44,20 @@ func newBed(t *testing.T, objects ...client.Object) *bed {
 	require.NoError(t, errors.Join(scheme.AddToScheme(s), tenancyv1alpha1.AddToScheme(s), schedulerv1alpha1.AddToScheme(s)))
 	vc := builders.VirtualCluster("a")
 	vc.Status.ClusterNamespace = "key"
+	objects = append(objects, vc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "key", Annotations: map[string]string{
+		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: string(vc.UID),
+	}}})
 	b := &bed{clock: clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))}
-	b.Client = fake.NewClientBuilder().WithScheme(s).WithObjects(vc).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
+	b.Client = fake.NewClientBuilder().WithScheme(s).WithObjects(builders.Copies(objects)...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			b.writes++
 			if b.fail != nil {
 				return b.fail
+			}
+			if b.refuses != nil {
+				if err := b.refuses(object); err != nil {
+					return err
+				}
 			}
 			return c.Patch(ctx, object, patch, options...)
 		},
@@ -97,9 +108,9 @@ func TestReconcile(t *testing.T) {
 	c := b.controller()
 	b.reconcile(t, c)
 	require.Equal(t, []string{"vc-syncer-r1", "vc-syncer-r2"}, b.readers(t))
-	require.Equal(t, 2, b.writes)
+	require.Equal(t, 6, b.writes)
 	b.reconcile(t, c)
-	require.Equal(t, 2, b.writes, "nothing changed, nothing is written")
+	require.Equal(t, 6, b.writes, "nothing changed, nothing is written")
 
 	require.NoError(t, b.Delete(t.Context(), builders.Placement("key", "one").Obj()))
 	b.reconcile(t, c)

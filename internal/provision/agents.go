@@ -24,9 +24,6 @@ const (
 	// ConfigMap with the authorities of vn-agents' serving certificates. Both are the operator's.
 	clientCAName  = "vn-agent-client-ca"
 	servingCAName = "vn-agent-serving-ca"
-	// agentSuffix is added to the name of a VirtualCluster that is imported for that of the Secret with what its API
-	// server shows to vn-agents.
-	agentSuffix = "-vn-agent"
 	// maxBundle bounds the authorities of vn-agents, in bytes: a Secret of each tenant holds them.
 	maxBundle = 64 << 10
 )
@@ -128,7 +125,7 @@ func (s *secrets) identify(ctx context.Context, name string, wanted pki.Certific
 // VirtualCluster. again is shortened to when that is due. There is nothing to say where the pool has no vn-agents.
 func (r *Reconciler) identifyImported(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
 	kept := r.secrets(ctx, vc.Namespace)
-	isThere, err := kept.identify(ctx, vc.Name+agentSuffix, r.identity(vc), ownerOf(vc))
+	isThere, err := kept.identify(ctx, vc.Name+tenancyv1alpha1.SuffixAgent, r.identity(vc), ownerOf(vc))
 	*again = kept.until(*again)
 	if isThere || err != nil || kept.pool.err != nil {
 		report.judge(errors.Join(err, kept.pool.err))
@@ -139,7 +136,7 @@ func (r *Reconciler) identifyImported(ctx context.Context, vc *tenancyv1alpha1.V
 // forget deletes the Secret of identifyImported, which a control plane of vc-manager does without. One that vc-manager
 // has not made for this VirtualCluster stays.
 func (r *Reconciler) forget(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) error {
-	secret, name := &corev1.Secret{}, types.NamespacedName{Namespace: vc.Namespace, Name: vc.Name + agentSuffix}
+	secret, name := &corev1.Secret{}, types.NamespacedName{Namespace: vc.Namespace, Name: vc.Name + tenancyv1alpha1.SuffixAgent}
 	err := r.Reader.Get(ctx, name, secret)
 	if err == nil && controlplane.IsManaged(secret) && slices.Contains(secret.OwnerReferences, ownerOf(vc)) {
 		err = r.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})

@@ -351,7 +351,7 @@ func TestAnExternalStoreResumes(t *testing.T) {
 		b.ended(controlplane.APIServer)
 		b.ended(controlplane.ControllerManager)
 	}
-	require.Equal(t, []int32{0, 0}, b.sizes())
+	require.Equal(t, []int32{0, 0}, b.servers())
 	b.pause(false, false)
 	b.change(external("https://c:2379"))
 	b.reconciler.DialShared = func(endpoints []string, _ *tls.Config) (SharedEtcd, error) {
@@ -361,7 +361,7 @@ func TestAnExternalStoreResumes(t *testing.T) {
 		return shared, nil
 	}
 	b.reconcile()
-	require.Equal(t, []int32{1, 1}, b.sizes())
+	require.Equal(t, []int32{1, 1}, b.servers())
 	missing, _ := b.conditions()
 	require.NotContains(t, missing, tenancyv1alpha1.ConditionEtcdReady)
 }
@@ -383,4 +383,15 @@ func TestAnExternalStoreThatLostATenant(t *testing.T) {
 	require.Equal(t, map[string]string{"superpool-uid": "/superpool/uid/"}, shared.users)
 	missing, _ := b.conditions()
 	require.Empty(t, missing)
+}
+
+// servers returns how many API servers and controller managers there are to be.
+func (b *bed) servers() (replicas []int32) {
+	b.t.Helper()
+	for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager} {
+		deployment := &appsv1.Deployment{}
+		require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: root, Name: name}, deployment))
+		replicas = append(replicas, *deployment.Spec.Replicas)
+	}
+	return replicas
 }

@@ -53,9 +53,6 @@ const (
 	patrolPeriod = 10 * time.Minute
 	// mendingPeriod is how often what somebody has to mend is looked at: nobody tells when it is.
 	mendingPeriod = time.Minute
-	// kubeconfigSuffix is added to the name of a VirtualCluster for that of the Secret with its administrator's
-	// kubeconfig, as Cluster API has it.
-	kubeconfigSuffix = "-kubeconfig"
 )
 
 // Reconciler reconciles VirtualClusters that name a ClusterVersion.
@@ -202,8 +199,16 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 // settle writes what a report says, and returns when a control plane is looked at again, with err or without.
 func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again time.Duration, err error) (reconcile.Result, error) {
 	var broken *brokenError
+	var ungranted *ungrantedError
 	switch {
 	case err == nil:
+	case errors.As(err, &ungranted): // nobody tells when it is granted
+		again = r.waitFor(vc)
+		if report.imported { // most need nothing of vc-manager
+			return reconcile.Result{RequeueAfter: again}, nil
+		}
+		report.refuse(tenancy.Reason{Reason: tenancyv1alpha1.ReasonWaiting, Message: ungranted.Error()})
+		err = nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case errors.As(err, &broken): // somebody has to mend it, and nobody tells when
@@ -228,6 +233,20 @@ func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// waitFor returns after how long a VirtualCluster is looked at again that waits for vc-scheduler: as long as it has
+// waited, a second at least, so that a new one hardly waits, and mendingPeriod at most.
+func (r *Reconciler) waitFor(vc *tenancyv1alpha1.VirtualCluster) time.Duration {
+	since := vc.CreationTimestamp.Time
+	if vc.Spec.ClusterVersionName != "" { // it may have been imported before
+		said := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionUpToDate)
+		if said == nil || said.Status != metav1.ConditionFalse || said.Reason != tenancyv1alpha1.ReasonWaiting {
+			return time.Second
+		}
+		since = said.LastTransitionTime.Time
+	}
+	return min(max(time.Second, r.Clock.Since(since)), mendingPeriod)
 }
 
 // isRefused reports whether the meta cluster answered, and will answer the same again.
@@ -385,11 +404,11 @@ func (r *Reconciler) handOut(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	if len(data[tenancyv1alpha1.DefaultKubeconfigKey]) == 0 {
 		return nil // nobody knows yet where it leads
 	}
-	secret, err := out.get(ctx, vc.Name+kubeconfigSuffix)
+	secret, err := out.get(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig)
 	if err != nil {
 		return err
 	}
-	return out.keep(ctx, vc.Name+kubeconfigSuffix, corev1.SecretTypeOpaque, secret, data, ownerOf(vc))
+	return out.keep(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig, corev1.SecretTypeOpaque, secret, data, ownerOf(vc))
 }
 
 // ownerOf lets an object beside a VirtualCluster end with it.
@@ -474,12 +493,13 @@ func (p *report) says(condition string) bool {
 // otherwise the next time.
 func (p *report) judge(err error) {
 	const condition = tenancyv1alpha1.ConditionCertificatesValid
-	broken := (*brokenError)(nil)
+	broken, ungranted := (*brokenError)(nil), (*ungrantedError)(nil)
 	switch {
 	case err == nil:
 		p.set(condition, tenancy.Reason{})
 	case errors.As(err, &broken):
 		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
+	case errors.As(err, &ungranted): // refuse leaves it as it is
 	case isRefused(err):
 		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
 	default:

@@ -66,6 +66,23 @@ func (e *brokenError) Error() string { return e.why }
 // broken returns a brokenError.
 func broken(format string, values ...any) error { return &brokenError{fmt.Sprintf(format, values...)} }
 
+// ungrantedError is the error for a namespace whose Secrets vc-manager may not read, not yet or not any more:
+// vc-scheduler lets it, in root namespaces and beside VirtualClusters. Once it may read them it may do all that it does
+// there.
+type ungrantedError struct {
+	namespace string
+	// err is what the meta cluster answered.
+	err error
+}
+
+// Error implements error.
+func (e *ungrantedError) Error() string {
+	return fmt.Sprintf("Waiting for vc-scheduler, which lets vc-manager into namespace %s: %v", e.namespace, e.err)
+}
+
+// Unwrap returns what the meta cluster answered.
+func (e *ungrantedError) Unwrap() error { return e.err }
+
 // get returns a Secret, nil for none. One that is not vc-manager's is an error.
 func (s *secrets) get(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
@@ -73,6 +90,8 @@ func (s *secrets) get(ctx context.Context, name string) (*corev1.Secret, error) 
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
+	case apierrors.IsForbidden(err): // no admission is asked of what is read
+		return nil, &ungrantedError{s.namespace, err}
 	case err != nil:
 		return nil, fmt.Errorf("getting Secret %s/%s: %w", s.namespace, name, err)
 	case !controlplane.IsManaged(secret):

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podsecurity "k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -61,6 +62,8 @@ func waitingForRoot(key string) tenancy.Reason {
 func newRoot(vc *tenancyv1alpha1.VirtualCluster, key string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: key,
+		// The pods of vc-manager need no more, and who may make workloads here gets no node by it.
+		Labels: map[string]string{podsecurity.EnforceLevelLabel: string(podsecurity.LevelRestricted)},
 		Annotations: map[string]string{
 			tenancyv1alpha1.AnnotationRootNamespace:           "true",
 			tenancyv1alpha1.AnnotationVirtualClusterNamespace: vc.Namespace,

@@ -117,6 +117,7 @@ func TestRootOwner(t *testing.T) {
 	got, ok := RootOwner(root)
 	require.True(t, ok)
 	require.Equal(t, types.NamespacedName{Namespace: "default", Name: "a"}, got)
+	require.Equal(t, "restricted", root.Labels["pod-security.kubernetes.io/enforce"])
 	for key := range root.Annotations {
 		if key == tenancyv1alpha1.AnnotationVirtualClusterUID || key == tenancyv1alpha1.AnnotationVirtualClusterNamespace {
 			continue

@@ -44,10 +44,6 @@ func Account(ctx context.Context, controlPlane *ControlPlane, file, namespace, n
 
 // AccountOf is Account with the manifests of another source tree: the folder of its go.mod.
 func AccountOf(ctx context.Context, controlPlane *ControlPlane, source, file, namespace, name string) (*User, error) {
-	content, err := os.ReadFile(filepath.Join(source, "manifests", file))
-	if err != nil {
-		return nil, fmt.Errorf("reading the rights: %w", err)
-	}
 	admin, err := client.New(controlPlane.Config, client.Options{Scheme: Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -55,18 +51,12 @@ func AccountOf(ctx context.Context, controlPlane *ControlPlane, source, file, na
 	if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); client.IgnoreAlreadyExists(err) != nil {
 		return nil, fmt.Errorf("making the namespace: %w", err)
 	}
+	objects, err := apply(ctx, admin, source, file)
+	if err != nil {
+		return nil, err
+	}
 	var roles []*unstructured.Unstructured
-	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("parsing %s: %w", file, err)
-		}
-		apply := client.ApplyConfigurationFromUnstructured(object)
-		if err := admin.Apply(ctx, apply, client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
-			return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
+	for _, object := range objects {
 		if kind := object.GetKind(); kind == "ClusterRole" || kind == "Role" {
 			roles = append(roles, object)
 		}
@@ -79,6 +69,44 @@ func AccountOf(ctx context.Context, controlPlane *ControlPlane, source, file, na
 	return controlPlane.user(pki.Certificate{
 		User: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
 	})
+}
+
+// Apply applies the objects in files below manifests.
+func Apply(ctx context.Context, controlPlane *ControlPlane, files ...string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	admin, err := client.New(controlPlane.Config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	for _, file := range files {
+		if _, err := apply(ctx, admin, root, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func apply(ctx context.Context, admin client.Client, source, file string) (objects []*unstructured.Unstructured, err error) {
+	content, err := os.ReadFile(filepath.Join(source, "manifests", file))
+	if err != nil {
+		return nil, fmt.Errorf("reading manifests: %w", err)
+	}
+	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("parsing %s: %w", file, err)
+		}
+		wanted := client.ApplyConfigurationFromUnstructured(object)
+		if err := admin.Apply(ctx, wanted, client.FieldOwner("kubectl"), client.ForceOwnership); err != nil {
+			return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		objects = append(objects, object)
+	}
 }
 
 // binding returns the binding of a role to a service account, which a script makes where the file has none.

@@ -94,6 +94,12 @@ const (
 	// SecretAdminKubeconfig is the name of the Secret in a tenant's root namespace that holds the kubeconfig of a
 	// provisioned control plane.
 	SecretAdminKubeconfig = "admin-kubeconfig"
+	// SuffixKubeconfig is added to the name of a VirtualCluster for that of the Secret beside it with its administrator's
+	// kubeconfig, as Cluster API has it.
+	SuffixKubeconfig = "-kubeconfig"
+	// SuffixAgent is added to the name of a VirtualCluster that is imported for that of the Secret beside it with what its
+	// API server shows to vn-agents.
+	SuffixAgent = "-vn-agent"
 	// DefaultKubeconfigKey is the data key of a kubeconfig Secret where none is named.
 	DefaultKubeconfigKey = "value"
 )

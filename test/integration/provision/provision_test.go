@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,8 @@ type world struct {
 	// start starts vc-manager.
 	start   func() (*launch.Process, error)
 	manager *launch.Process
+	// asManager and asScheduler have the rights that are shipped.
+	asManager, asScheduler client.Client
 }
 
 // newWorld returns a world whose certificates are valid for so long, and whose control plane is not made yet. It applies
@@ -66,9 +69,13 @@ func newWorld(t *testing.T, validity time.Duration, files ...string) *world {
 	require.NoError(t, err)
 	account, err := controlplane.Account(t.Context(), started[0], "vc-manager/rbac.yaml", "vc-manager", "vc-manager")
 	require.NoError(t, err)
+	require.NoError(t, controlplane.Apply(t.Context(), started[0], "base/vc-manager-grants.yaml", "vc-manager/policy.yaml"))
 	folder, err := filepath.Abs(filepath.Join("..", "..", "..", "bin"))
 	require.NoError(t, err)
 	w := &world{client: c, kubelet: newKubelet(t, c, root, folder), agent: newAgent(t, c)}
+	w.asManager, err = client.New(account.Config, client.Options{Scheme: controlplane.Scheme()})
+	require.NoError(t, err)
+	w.grant(t, started[0])
 	kubeconfig := filepath.Join(t.TempDir(), "meta.kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, account.KubeConfig, 0o600))
 	w.start = func() (*launch.Process, error) {
@@ -110,9 +117,11 @@ func newWorld(t *testing.T, validity time.Duration, files ...string) *world {
 		require.NoError(t, err, "%s", said)
 	}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
-	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: root, Annotations: map[string]string{
-		tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: string(vc.UID),
-	}}}))
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: root, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}, Annotations: map[string]string{
+			tenancyv1alpha1.AnnotationRootNamespace: "true", tenancyv1alpha1.AnnotationVirtualClusterUID: string(vc.UID),
+		},
+	}}))
 	vc.Status.ClusterNamespace = root // as vc-scheduler says, when it has made the root namespace
 	require.NoError(t, c.Status().Update(t.Context(), vc))
 	return w
@@ -268,8 +277,12 @@ func (w *world) ends(t *testing.T) {
 			require.NoError(t, w.client.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/managed-by": "vc-manager"}))
 			left += meta.LenList(list)
 		}
+		for _, list := range []client.ObjectList{&rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {
+			require.NoError(t, w.client.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/part-of": "superpool"}))
+			left += meta.LenList(list)
+		}
 		return left == 0
-	}, patience, tick, "nothing that vc-manager made is left")
+	}, patience, tick, "nothing that vc-manager made is left, nor what it was granted")
 }
 
 // TestTakenArguments: the programs have all arguments that are taken over from a ClusterVersion which is written as
