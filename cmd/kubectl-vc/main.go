@@ -2,10 +2,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,16 +11,5 @@ import (
 )
 
 func main() {
-	command := app.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	command.SetContext(ctrl.SetupSignalHandler())
-	err := command.Execute()
-	var ended *exec.ExitError
-	switch {
-	case err == nil:
-	case errors.As(err, &ended): // it has said itself why
-		os.Exit(ended.ExitCode())
-	default:
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	os.Exit(app.Execute(ctrl.SetupSignalHandler(), genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -57,6 +58,22 @@ What kubectl does is not here: kubectl get virtualclusters, kubectl describe vir
 		command.AddCommand(c.change(&change))
 	}
 	return command
+}
+
+// Execute runs the command with the arguments of the process, and returns its exit code: that of the command that exec ran,
+// else 1 for an error, which it prints.
+func Execute(ctx context.Context, streams genericiooptions.IOStreams) int {
+	err := NewCommand(streams).ExecuteContext(ctx)
+	var ended *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ended): // it has said itself why
+		return ended.ExitCode()
+	default:
+		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err) // nobody reads it who has closed it
+		return 1
+	}
 }
 
 // connect returns a client of the meta cluster, and the namespace that is meant.

@@ -81,17 +81,7 @@ func (c *cli) make(ctx context.Context, o *creation, args []string) error {
 	if err != nil {
 		return err
 	}
-	var vc *tenancyv1alpha1.VirtualCluster
-	switch {
-	case o.file != "" && len(args) > 0, o.file == "" && len(args) == 0:
-		return errors.New("give the NAME of the tenant, or a file with --filename: kubectl vc create --help")
-	case o.file != "":
-		if vc, err = read(o.file, namespace); err == nil && ptr.Deref(c.flags.Namespace, "") != "" && vc.Namespace != namespace {
-			err = fmt.Errorf("the VirtualCluster of %s is of namespace %s, and --namespace is %s", o.file, vc.Namespace, namespace)
-		}
-	default:
-		vc, err = o.tenant(ctx, cluster, namespace, args[0])
-	}
+	vc, err := c.wanted(ctx, o, cluster, namespace, args)
 	if err != nil {
 		return err
 	}
@@ -105,13 +95,33 @@ func (c *cli) make(ctx context.Context, o *creation, args []string) error {
 	if err != nil {
 		return fmt.Errorf("creating the VirtualCluster: %w", err)
 	}
-	if err := c.print(o, vc); err != nil || o.dry != dryRunNone {
+	if err := c.print(o, vc); err != nil || o.dry != dryRunNone || !o.wait {
 		return err
 	}
 	if err := c.follow(ctx, cluster, client.ObjectKeyFromObject(vc), o.waiting, runs, state{refused: true, says: "it was deleted meanwhile"}); err != nil {
 		return fmt.Errorf("%w\nmend it, or delete it: kubectl vc delete %s", err, vc.Name)
 	}
-	if !o.writes() || !o.wait {
+	return c.handOut(ctx, o, cluster, vc)
+}
+
+// wanted returns the VirtualCluster that is to be.
+func (c *cli) wanted(ctx context.Context, o *creation, cluster client.Client, namespace string, args []string) (*tenancyv1alpha1.VirtualCluster, error) {
+	switch {
+	case o.file == "" && len(args) == 1:
+		return o.tenant(ctx, cluster, namespace, args[0])
+	case o.file == "" || len(args) == 1:
+		return nil, errors.New("give the NAME of the tenant, or a file with --filename: kubectl vc create --help")
+	}
+	vc, err := read(o.file, namespace)
+	if err == nil && ptr.Deref(c.flags.Namespace, "") != "" && vc.Namespace != namespace {
+		return nil, fmt.Errorf("the VirtualCluster of %s is of namespace %s, and --namespace is %s", o.file, vc.Namespace, namespace)
+	}
+	return vc, err
+}
+
+// handOut writes the administrator's kubeconfig to the file of -o.
+func (c *cli) handOut(ctx context.Context, o *creation, cluster client.Client, vc *tenancyv1alpha1.VirtualCluster) error {
+	if !o.writes() {
 		return nil
 	}
 	if err := cluster.Get(ctx, client.ObjectKeyFromObject(vc), vc); err != nil {

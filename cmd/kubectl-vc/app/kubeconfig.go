@@ -139,10 +139,10 @@ func administrator(ctx context.Context, cluster client.Client, vc *tenancyv1alph
 		return nil, fmt.Errorf("getting the kubeconfig of %s: %w: kubectl describe virtualcluster %s", vc.Name, err, vc.Name)
 	}
 	if len(secret.Data[key]) == 0 {
-		return nil, fmt.Errorf("Secret %s has no key %s: kubectl describe virtualcluster %s", at, key, vc.Name)
+		return nil, fmt.Errorf("the kubeconfig of %s: Secret %s has no key %s: kubectl describe virtualcluster %s", vc.Name, at, key, vc.Name)
 	}
 	if _, err := kubeconfig.Parse(secret.Data[key]); err != nil { // whoever wrote it may have it run a program here
-		return nil, fmt.Errorf("Secret %s: %w", at, err)
+		return nil, fmt.Errorf("the kubeconfig of %s: Secret %s: %w", vc.Name, at, err)
 	}
 	return secret.Data[key], nil
 }

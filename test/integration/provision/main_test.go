@@ -7,12 +7,17 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	vc "github.com/superpool/superpool/cmd/kubectl-vc/app"
 	"github.com/superpool/superpool/cmd/vc-manager/app"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asManager) == "" {
+	switch {
+	case os.Getenv(asCLI) != "":
+		os.Exit(vc.Execute(context.Background(), genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
+	case os.Getenv(asManager) == "":
 		os.Exit(m.Run())
 	}
 	options := app.NewOptions()

@@ -52,6 +52,8 @@ type world struct {
 	// start starts vc-manager.
 	start   func() (*launch.Process, error)
 	manager *launch.Process
+	// admin is the file of the administrator's kubeconfig of the meta cluster.
+	admin string
 	// asManager and asScheduler have the rights that are shipped.
 	asManager, asScheduler client.Client
 }
@@ -72,7 +74,8 @@ func newWorld(t *testing.T, validity time.Duration, files ...string) *world {
 	require.NoError(t, controlplane.Apply(t.Context(), started[0], "base/vc-manager-grants.yaml", "vc-manager/policy.yaml"))
 	folder, err := filepath.Abs(filepath.Join("..", "..", "..", "bin"))
 	require.NoError(t, err)
-	w := &world{client: c, kubelet: newKubelet(t, c, root, folder), agent: newAgent(t, c)}
+	w := &world{client: c, kubelet: newKubelet(t, c, root, folder), agent: newAgent(t, c), admin: filepath.Join(t.TempDir(), "admin.kubeconfig")}
+	require.NoError(t, os.WriteFile(w.admin, started[0].KubeConfig, 0o600))
 	w.asManager, err = client.New(account.Config, client.Options{Scheme: controlplane.Scheme()})
 	require.NoError(t, err)
 	w.grant(t, started[0])
@@ -110,10 +113,8 @@ func newWorld(t *testing.T, validity time.Duration, files ...string) *world {
 	if len(files) == 0 {
 		require.NoError(t, c.Create(t.Context(), vc))
 	}
-	admin := filepath.Join(t.TempDir(), "admin.kubeconfig")
-	require.NoError(t, os.WriteFile(admin, started[0].KubeConfig, 0o600))
 	for _, file := range files {
-		said, err := exec.CommandContext(t.Context(), filepath.Join(folder, "kubectl"), "--kubeconfig", admin, "apply", "--validate=strict", "-f", file).CombinedOutput()
+		said, err := exec.CommandContext(t.Context(), filepath.Join(folder, "kubectl"), "--kubeconfig", w.admin, "apply", "--validate=strict", "-f", file).CombinedOutput()
 		require.NoError(t, err, "%s", said)
 	}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vc), vc))
