@@ -31,6 +31,7 @@ func pages() map[string]func(*source) (string, error) {
 		"crds.md":                   crdsPage,
 		"events-and-conditions.md":  reasonsPage,
 		"flags-and-gates.md":        flagsPage,
+		"kubectl-vc.md":             cliPage,
 		"metrics.md":                metricsPage,
 		"plugins.md":                pluginsPage,
 	}

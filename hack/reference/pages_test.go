@@ -223,7 +223,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), notice)
 	}
-	require.Equal(t, []string{"annotations-and-labels.md", "crds.md", "events-and-conditions.md", "flags-and-gates.md", "metrics.md", "plugins.md"}, names)
+	require.Equal(t, []string{"annotations-and-labels.md", "crds.md", "events-and-conditions.md", "flags-and-gates.md", "kubectl-vc.md", "metrics.md", "plugins.md"}, names)
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "apis", "v1", "a.go"), []byte("package a\n// LabelB is b.\nconst LabelB = `x.io/b`"), 0o600))
 	require.ErrorContains(t, run(root), "annotations-and-labels.md: the comment of LabelB")

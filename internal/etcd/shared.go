@@ -115,7 +115,7 @@ func (s *Shared) identify(ctx context.Context) error {
 func (s *Shared) greet(ctx context.Context, endpoint string) error {
 	at, err := url.Parse(endpoint)
 	if err != nil {
-		return nil //nolint:nilerr // it has no certificate
+		return nil // it has no certificate
 	}
 	conn, err := (&tls.Dialer{Config: s.config}).DialContext(ctx, "tcp", at.Host)
 	var untrusted *tls.CertificateVerificationError
@@ -123,7 +123,7 @@ func (s *Shared) greet(ctx context.Context, endpoint string) error {
 		return fmt.Errorf("%w: %w", ErrUntrusted, err)
 	}
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil // as above
 	}
 	defer conn.Close()                                               //nolint:errcheck // nothing was written
 	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // it is open

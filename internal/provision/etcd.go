@@ -65,18 +65,8 @@ type store struct {
 // one in its place would look like a tenant that has lost everything.
 func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlPlane) (*store, error) {
 	s := &store{Reconciler: r, plane: plane, told: &corev1.ConfigMap{}, set: &appsv1.StatefulSet{}, servers: &appsv1.Deployment{}}
-	for name, objects := range map[string][]client.Object{controlplane.Etcd: {s.told, s.set}, controlplane.APIServer: {s.servers}} {
-		for _, object := range objects {
-			exists, err := s.read(ctx, name, object)
-			switch {
-			case err != nil:
-				return nil, err
-			case exists && object == s.told && !controlplane.IsManaged(object) && controlplane.ExternalOf(s.told) != nil:
-				return nil, broken("ConfigMap %[1]s/%[2]s is not vc-manager's: kubectl -n %[1]s label configmap %[2]s app.kubernetes.io/managed-by=vc-manager", plane.Namespace, name)
-			case exists && !controlplane.IsManaged(object):
-				return nil, broken("%s %s/%s is not vc-manager's: delete it", kindOf(object), plane.Namespace, name)
-			}
-		}
+	if err := s.readAll(ctx); err != nil {
+		return nil, err
 	}
 	pods := controlplane.MembersOf(s.told)
 	if s.told.ResourceVersion == "" {
@@ -106,6 +96,24 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 			plane.Namespace, controlplane.Etcd, s.state.Generation, later)
 	}
 	return s, nil
+}
+
+// readAll reads the objects that say which store there is.
+func (s *store) readAll(ctx context.Context) error {
+	for name, objects := range map[string][]client.Object{controlplane.Etcd: {s.told, s.set}, controlplane.APIServer: {s.servers}} {
+		for _, object := range objects {
+			exists, err := s.read(ctx, name, object)
+			switch {
+			case err != nil:
+				return err
+			case exists && object == s.told && !controlplane.IsManaged(object) && controlplane.ExternalOf(s.told) != nil:
+				return broken("ConfigMap %[1]s/%[2]s is not vc-manager's: kubectl -n %[1]s label configmap %[2]s app.kubernetes.io/managed-by=vc-manager", s.plane.Namespace, name)
+			case exists && !controlplane.IsManaged(object):
+				return broken("%s %s/%s is not vc-manager's: delete it", kindOf(object), s.plane.Namespace, name)
+			}
+		}
+	}
+	return nil
 }
 
 // isPast reports whether the StatefulSet is of a store that another one has taken the place of.

@@ -2,7 +2,6 @@ package provision
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,11 +27,11 @@ const asCLI = "SUPERPOOL_TEST_KUBECTL_VC"
 func (w *world) vc(t *testing.T, args ...string) (out, said string, err error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0], args...)
-	var printed, errors bytes.Buffer
-	command.Stdout, command.Stderr = &printed, &errors
+	var printed, told bytes.Buffer
+	command.Stdout, command.Stderr = &printed, &told
 	command.Env = append(os.Environ(), asCLI+"=1", "KUBECONFIG="+w.admin, "HTTPS_PROXY="+w.kubelet.network)
 	err = command.Run()
-	return printed.String(), errors.String(), err
+	return printed.String(), told.String(), err
 }
 
 // serves says that the pool serves the tenant as it is now, as vc-scheduler does.
@@ -138,6 +137,6 @@ func (w *world) usesCLI(t *testing.T) {
 	require.Equal(t, "namespace/kube-system\n", out)
 	var ended *exec.ExitError
 	_, _, err = w.vc(t, "exec", "acme", "--", "sh", "-c", "exit 3")
-	require.True(t, errors.As(err, &ended))
+	require.ErrorAs(t, err, &ended)
 	require.Equal(t, 3, ended.ExitCode())
 }
