@@ -328,9 +328,15 @@ func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups
 	return r.make(ctx, store, report, again)
 }
 
-// make makes the next part.
+// make makes the next part, if the meta cluster takes it and those after it.
 func (r *Reconciler) make(ctx context.Context, store *store, report *report, again *time.Duration) error {
-	for _, stage := range r.stages(store.plane, store, store.wanted()) {
+	stages := r.stages(store.plane, store, store.wanted())
+	for at, stage := range stages {
+		if why := r.refused(ctx, stages[at:]); why != "" {
+			report.refuse(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: why + "; what runs goes on"})
+			*again = min(*again, mendingPeriod)
+			return r.revive(ctx, store, report)
+		}
 		why, err := stage.make(ctx)
 		if err != nil {
 			return err

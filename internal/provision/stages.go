@@ -12,6 +12,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -21,6 +22,8 @@ type stage struct {
 	condition, name string
 	// again is after how long it is looked at again while it is not whole, where no event tells that it is.
 	again time.Duration
+	// objects are what it applies.
+	objects []client.Object
 	// make applies its objects and returns what it waits for then.
 	make func(context.Context) (tenancy.Reason, error)
 }
@@ -31,10 +34,14 @@ func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, memb
 	deployed := func(objects []client.Object) func(context.Context) (tenancy.Reason, error) {
 		return func(ctx context.Context) (tenancy.Reason, error) { return r.deploy(ctx, objects) }
 	}
+	ofStore, servers, managers := plane.Etcd(store.state), plane.APIServer(members), plane.ControllerManager()
+	if store.isPast() {
+		ofStore = nil // they are not applied over those of another one
+	}
 	return []stage{
-		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, store.make},
-		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, deployed(plane.APIServer(members))},
-		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, deployed(plane.ControllerManager())},
+		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, ofStore, store.make},
+		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, servers, deployed(servers)},
+		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, managers, deployed(managers)},
 	}
 }
 
@@ -61,7 +68,7 @@ func preflight(store *store) tenancy.Reason {
 	case wanted < pods:
 		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: it is to have %d replicas", pods, controlplane.MaxMembers)
 	default:
-		why = cmp.Or(upgradable(store), store.files.lacks)
+		why = cmp.Or(controlplane.MissingFile(plane.Version), upgradable(store), store.files.lacks)
 	}
 	if why == "" {
 		return tenancy.Reason{}
@@ -82,13 +89,12 @@ func upgradable(store *store) string {
 	if unknown != nil { // somebody has deleted them
 		from, unknown = all, notYet
 	}
-	if unknown != nil || notYet != nil && store.servers.Status.AvailableReplicas == 0 {
-		return "" // no API server has ever run
-	}
 	to, err := version.ParseSemantic(plane.Version.Spec.KubernetesVersion)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("spec.kubernetesVersion: %v", err)
+	case unknown != nil || notYet != nil && store.servers.Status.AvailableReplicas == 0: // no API server has ever run
+		return outside(to, skew.Ours()-skew.Minors)
 	case sameMinor(to, from):
 		return ""
 	case to.LessThan(from):
@@ -97,6 +103,15 @@ func upgradable(store *store) string {
 		return fmt.Sprintf("from v%s it goes up to v%d.%d first, and not to v%s", from, from.Major(), from.Minor()+1, to)
 	case notYet != nil || !sameMinor(all, from):
 		return fmt.Sprintf("not all parts have v%s, which comes before v%s: name a version of v%d.%d until they do", from, to, from.Major(), from.Minor())
+	}
+	return outside(to, 0)
+}
+
+// outside says that control planes of a version are not made here, "" where they are. The oldest minor version is that of
+// new ones: others go up from where they are.
+func outside(to *version.Version, oldest uint) string {
+	if newest := skew.Ours() + skew.Minors; to.Major() != 1 || to.Minor() < oldest || to.Minor() > newest {
+		return fmt.Sprintf("spec.kubernetesVersion: this vc-manager makes v1.%d to v1.%d, and not v%s", skew.Ours()-skew.Minors, newest, to)
 	}
 	return ""
 }
