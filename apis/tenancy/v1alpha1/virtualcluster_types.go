@@ -326,13 +326,13 @@ type Exposure struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
 
 	// annotations of the Service, for what makes load balancers.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && !key.matches('^([^/]*[.])?tenancy.x-k8s.io/'))",message="give keys of annotations, for example service.beta.kubernetes.io/aws-load-balancer-scheme, and none of tenancy.x-k8s.io"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && !key.matches('^([^/]*[.])?tenancy.x-k8s.io/'))",message="give keys of annotations, for example service.beta.kubernetes.io/aws-load-balancer-scheme, and none of tenancy.x-k8s.io"
 	Annotations map[string]ExposureAnnotation `json:"annotations,omitempty"`
 }
 
@@ -354,7 +354,7 @@ type SecretKeyRef struct {
 	// +optional
 	// +kubebuilder:default=value
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]*$')",message="name a key of the Secret's data, for example value"
 	Key string `json:"key,omitempty"`
 }
 
