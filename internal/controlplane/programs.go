@@ -54,7 +54,7 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	if c.Generation > 0 {
 		deployment.Annotations[annotationGeneration] = strconv.FormatInt(c.Generation, 10)
 	}
-	return []client.Object{c.apiServerPolicy(), deployment, c.budget(APIServer), c.exposedService()}
+	return []client.Object{c.apiServerPolicy(), deployment, c.budget(APIServer), c.ExposedService()}
 }
 
 // annotationVersion is the version of Kubernetes of API servers. Written by vc-manager; read by vc-manager.

@@ -331,11 +331,17 @@ func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups
 // make makes the next part, if the meta cluster takes it and those after it.
 func (r *Reconciler) make(ctx context.Context, store *store, report *report, again *time.Duration) error {
 	stages := r.stages(store.plane, store, store.wanted())
+	refused, err := r.begin(ctx, store.plane, stages)
 	for at, stage := range stages {
-		if why := r.refused(ctx, stages[at:]); why != "" {
-			report.refuse(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: why + "; what runs goes on"})
+		if at > 0 {
+			refused = r.refused(ctx, stages[at:])
+		}
+		if refused != "" {
+			report.refuse(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: refused + "; what runs goes on"})
 			*again = min(*again, mendingPeriod)
-			return r.revive(ctx, store, report)
+		}
+		if refused != "" || err != nil {
+			return errors.Join(err, r.revive(ctx, store, report))
 		}
 		why, err := stage.make(ctx)
 		if err != nil {

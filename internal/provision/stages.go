@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +23,7 @@ type stage struct {
 	condition, name string
 	// again is after how long it is looked at again while it is not whole, where no event tells that it is.
 	again time.Duration
-	// objects are what it applies.
+	// objects are what is applied before the next one.
 	objects []client.Object
 	// make applies its objects and returns what it waits for then.
 	make func(context.Context) (tenancy.Reason, error)
@@ -38,11 +39,25 @@ func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, memb
 	if store.isPast() {
 		ofStore = nil // they are not applied over those of another one
 	}
+	ofStore = append(ofStore, plane.ExposedService()) // begin applies it
 	return []stage{
 		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, ofStore, store.make},
 		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, servers, deployed(servers)},
 		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, managers, deployed(managers)},
 	}
+}
+
+// begin applies the Service of the API servers, if the meta cluster takes that and all parts that are to be made or changed.
+// It returns why it does not. The Service comes first, as nothing else tells whether its node port is one that is free.
+func (r *Reconciler) begin(ctx context.Context, plane *controlplane.ControlPlane, stages []stage) (string, error) {
+	if why := r.refused(ctx, stages); why != "" {
+		return why, nil
+	}
+	_, err := r.apply(ctx, plane.ExposedService())
+	if apierrors.IsInvalid(err) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // deploy applies the objects of a stage, one of which is a Deployment, and returns what it waits for then.

@@ -78,6 +78,7 @@ type BackupTemplate struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.image) != has(self.statefulset)",message="give an image, or the statefulset of the first VirtualCluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.statefulset) || !has(self.extraArgs) && (!has(self.resources) || !has(self.resources.limits) && !has(self.resources.requests))",message="extraArgs and resources are those of the statefulset's container"
+// +kubebuilder:validation:XValidation:rule="has(self.statefulset) || !has(self.service) && !has(self.apiVersion) && !has(self.kind) && !has(self.metadata)",message="service, apiVersion, kind and metadata are beside a statefulset: with an image leave them out, and set spec.exposure of VirtualClusters"
 // +kubebuilder:validation:XValidation:rule="!has(self.statefulset) || !has(self.files)",message="give files with an image: those of a statefulset are left out"
 type ComponentTemplate struct {
 	// image of the component.

@@ -10,14 +10,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/test/controlplane"
 )
 
@@ -99,9 +106,13 @@ var rows = []row{
 	{version, "PART.statefulset", `PART: {image: null, statefulset: {}, extraArgs: {v: "2"}}`, "extraArgs and resources are those of the statefulset's container"},
 	{version, "PART.statefulset", `PART: {image: null, statefulset: {}, files: [{name: x, content: x}]}`, "give files with an image: those of a statefulset are left out"},
 	{version, "PART.statefulset", `PART: {image: null, statefulset: x}`, "spec.PART.statefulset in body must be of type object"},
+	{version, "PART.service", `PART: {service: {spec: {type: NodePort}}}`, "with an image leave them out, and set spec.exposure of VirtualClusters"},
 	{version, "PART.service", `PART: {image: null, statefulset: {}, service: x}`, "spec.PART.service in body must be of type object"},
+	{version, "PART.metadata", `PART: {metadata: {name: etcd}}`, "service, apiVersion, kind and metadata are beside a statefulset"},
 	{version, "PART.metadata", `PART: {image: null, statefulset: {}, metadata: x}`, "spec.PART.metadata in body must be of type object"},
+	{version, "PART.apiVersion", `PART: {apiVersion: apps/v1}`, "service, apiVersion, kind and metadata are beside a statefulset"},
 	{version, "PART.apiVersion", `PART: {image: null, statefulset: {}, apiVersion: ` + strings.Repeat("x", 254) + `}`, "Too long"},
+	{version, "PART.kind", `PART: {kind: StatefulSet}`, "service, apiVersion, kind and metadata are beside a statefulset"},
 	{version, "PART.kind", `PART: {image: null, statefulset: {}, kind: ` + strings.Repeat("x", 254) + `}`, "Too long"},
 
 	{version, "backup.schedule", `backup: {schedule: "61 * * * *"}`, "give five fields as those of a CronJob, for example 30 2 * * *, or @daily or @every 6h"},
@@ -326,4 +337,62 @@ func leaves(path string, of *apiextensionsv1.JSONSchemaProps) (paths []string) {
 		paths = append(paths, leaves(path+name+".", &inner)...)
 	}
 	return paths
+}
+
+// TestInputIsNotHalfMade: what the meta cluster alone refuses is said before anything is made, and before what runs is changed.
+// Once it is mended all is made.
+func TestInputIsNotHalfMade(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "acme.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`
+apiVersion: tenancy.x-k8s.io/v1alpha1
+kind: ClusterVersion
+metadata: {name: v1.37}
+spec:
+  kubernetesVersion: v1.37.2
+  etcd: {image: etcd}
+  apiServer: {image: kube-apiserver}
+  controllerManager: {image: kube-controller-manager, resources: {requests: {cpus: 1}}}
+---
+apiVersion: tenancy.x-k8s.io/v1alpha1
+kind: VirtualCluster
+metadata: {namespace: default, name: acme}
+spec:
+  clusterVersionName: v1.37
+  exposure: {type: NodePort, hosts: [192.0.2.7], nodePort: 8080}
+`), 0o600))
+	w := newWorld(t, time.Hour, file)
+	refuses := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			said := meta.FindStatusCondition(w.current(t).Status.Conditions, tenancyv1alpha1.ConditionUpToDate)
+			return said != nil && said.Reason == tenancyv1alpha1.ReasonInvalid && strings.Contains(said.Message, want) && strings.HasSuffix(said.Message, "; what runs goes on")
+		}, time.Minute, tick, want)
+	}
+	made := func() (n int) {
+		t.Helper()
+		for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}, &policyv1.PodDisruptionBudgetList{}} {
+			require.NoError(t, w.client.List(t.Context(), list, client.InNamespace(root)))
+			n += meta.LenList(list)
+		}
+		return n
+	}
+	outside := `Service "kube-apiserver" is invalid: spec.ports[0].nodePort: Invalid value: 8080: provided port is not in the valid range. The range of valid ports is 30000-32767`
+	refuses(`Deployment.apps "kube-controller-manager" is invalid: [spec.template.spec.containers[0].resources.requests[cpus]: Invalid value: "cpus": must be a standard resource`)
+	require.Zero(t, made())
+	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.ControllerManager.Resources = corev1.ResourceRequirements{}
+	})
+	refuses(outside)
+	require.Zero(t, made())
+	require.NoError(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.Exposure = nil }))
+	w.whole(t, "v1.37.2")
+	pids := w.kubelet.pids()
+	require.NoError(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) {
+		spec.ServiceNodePortRange = "30100-30199" // of the API servers, which come before the Service
+		spec.Exposure = &tenancyv1alpha1.Exposure{Type: corev1.ServiceTypeNodePort, Hosts: []string{"192.0.2.7"}, NodePort: 8080}
+	}))
+	refuses(outside)
+	require.Equal(t, pids, w.kubelet.pids(), "nothing is replaced")
+	w.remember(t, "meanwhile")
 }
