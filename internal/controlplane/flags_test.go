@@ -21,8 +21,8 @@ var replaceable = map[string]string{
 	controlplane.ControllerManager: "use-service-account-credentials resource-quota-sync-period cluster-name profiling controllers",
 }
 
-// TestFlagsThatAreNotReplaced: of each flag that vc-manager gives a program it is decided whether extraArgs may replace it, and
-// the rules of the CRD name the others.
+// TestFlagsThatAreNotReplaced: of each flag that vc-manager gives a program it is decided whether extraArgs may replace
+// it, and the rules of the CRD name the others.
 func TestFlagsThatAreNotReplaced(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "crds", "tenancy.x-k8s.io_clusterversions.yaml"))

@@ -35,9 +35,9 @@ func (r *Reconciler) apply(ctx context.Context, object client.Object) (client.Ob
 	return current, r.applyOver(ctx, object, current)
 }
 
-// refused returns why the meta cluster refuses something of the first stage that is to be applied now, or of one after it, ""
-// where it takes all or the first one has nothing to apply. Nothing is written. It is not asked what else there may be: that
-// is said when it is applied.
+// refused returns why the meta cluster refuses something of the first stage that is to be applied now, or of one after
+// it, "" where it takes all or the first one has nothing to apply. Nothing is written. What else may be wrong is said
+// when it is applied.
 func (r *Reconciler) refused(ctx context.Context, stages []stage) string {
 	for at, stage := range stages {
 		isNew := false

@@ -11,8 +11,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// TestInputThatIsRefusedLater: what no single object shows is said before anything is made of it, and before anything changes
-// of what runs. What the API server refuses is in TestInput of test/integration/provision.
+// TestInputThatIsRefusedLater: what no single object shows is said before anything is made of it, and before anything
+// changes of what runs. What the API server refuses is in TestInput of test/integration/provision.
 func TestInputThatIsRefusedLater(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

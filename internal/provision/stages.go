@@ -47,8 +47,8 @@ func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, memb
 	}
 }
 
-// begin applies the Service of the API servers, if the meta cluster takes that and all parts that are to be made or changed.
-// It returns why it does not. The Service comes first, as nothing else tells whether its node port is one that is free.
+// begin applies the Service of the API servers, if the meta cluster takes that and all parts that are to be made or
+// changed. It returns why it does not. The Service comes first, as nothing else tells whether its node port is free.
 func (r *Reconciler) begin(ctx context.Context, plane *controlplane.ControlPlane, stages []stage) (string, error) {
 	if why := r.refused(ctx, stages); why != "" {
 		return why, nil
@@ -122,8 +122,8 @@ func upgradable(store *store) string {
 	return outside(to, 0)
 }
 
-// outside says that control planes of a version are not made here, "" where they are. The oldest minor version is that of
-// new ones: others go up from where they are.
+// outside says that control planes of a version are not made here, "" where they are. The oldest minor version is that
+// of new ones: others go up from where they are.
 func outside(to *version.Version, oldest uint) string {
 	if newest := skew.Ours() + skew.Minors; to.Major() != 1 || to.Minor() < oldest || to.Minor() > newest {
 		return fmt.Sprintf("spec.kubernetesVersion: this vc-manager makes v1.%d to v1.%d, and not v%s", skew.Ours()-skew.Minors, newest, to)

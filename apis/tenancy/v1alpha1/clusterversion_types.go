@@ -95,8 +95,8 @@ type ComponentTemplate struct {
 	// +kubebuilder:validation:Maximum=9
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// extraArgs are added to the component's command line, and replace flags of the same name, but for those that lead to
-	// others, or say who they are: these are refused.
+	// extraArgs are added to the component's command line, and replace flags of the same name, but for those that lead
+	// to others, or say who they are: these are refused.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(flag, flag.matches('^[a-z0-9]+(-[a-z0-9]+)*$'))",message="name flags without dashes before them, and give their values apart from them, for example v: '2'"

@@ -42,8 +42,8 @@ var bases = map[string]string{
 	imported:    `{apiVersion: tenancy.x-k8s.io/v1alpha1, kind: VirtualCluster, metadata: {namespace: default, name: x}, spec: {kubeconfigSecretRef: {name: x}}}`,
 }
 
-// row is a field, what is written into the spec of a base, and the words by which the API server refuses it, "" where it takes
-// it. PART in all of them is etcd, apiServer and controllerManager, one after the other.
+// row is a field, what is written into the spec of a base, and the words by which the API server refuses it, "" where
+// it takes it. PART in all of them is etcd, apiServer and controllerManager, one after the other.
 type row struct{ base, field, spec, want string }
 
 // rows are what TestInput tries.
@@ -238,8 +238,8 @@ func expanded() (all []row) {
 	return all
 }
 
-// TestInput: the API server refuses bad values of all fields, and says what to do; samples and the documents of the first
-// VirtualCluster it takes. TestInputThatIsRefusedLater of internal/provision has what no single object shows.
+// TestInput: the API server refuses bad values of all fields, and says what to do; samples and the documents of the
+// first VirtualCluster it takes. TestInputThatIsRefusedLater of internal/provision has what no single object shows.
 func TestInput(t *testing.T) {
 	t.Parallel()
 	crds, err := controlplane.MetaCRDs(t.Context())
@@ -323,8 +323,8 @@ func TestInputOfAllFields(t *testing.T) {
 	}
 }
 
-// leaves returns the fields of a schema that have none below them. Elements of lists are below them; quantities, texts and
-// what is not described are not.
+// leaves returns the fields of a schema that have none below them. Elements of lists are below them; quantities, texts
+// and what is not described are not.
 func leaves(path string, of *apiextensionsv1.JSONSchemaProps) (paths []string) {
 	if of.Items != nil {
 		of = of.Items.Schema
@@ -339,8 +339,8 @@ func leaves(path string, of *apiextensionsv1.JSONSchemaProps) (paths []string) {
 	return paths
 }
 
-// TestInputIsNotHalfMade: what the meta cluster alone refuses is said before anything is made, and before what runs is changed.
-// Once it is mended all is made.
+// TestInputIsNotHalfMade: what the meta cluster alone refuses is said before anything is made, and before what runs is
+// changed. Once it is mended all is made.
 func TestInputIsNotHalfMade(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "acme.yaml")
