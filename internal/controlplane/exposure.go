@@ -129,9 +129,9 @@ func (c *ControlPlane) ClusterIPs() []string {
 // IsInside reports whether an endpoint is the name of the Service, which only the meta cluster knows.
 func (c *ControlPlane) IsInside(at Endpoint) bool { return at.Host == c.host(APIServer) }
 
-// exposedService returns the Service of the API servers. A load balancer keeps its class: one that nobody names here, as a
-// webhook of the meta cluster chooses it, stays, and one that is to have another is taken away first.
-func (c *ControlPlane) exposedService() *corev1.Service {
+// ExposedService returns the Service of the API servers. A load balancer keeps its class: one that nobody names here,
+// as a webhook of the meta cluster chooses it, stays, and one that is to have another is taken away first.
+func (c *ControlPlane) ExposedService() *corev1.Service {
 	service, exposure := c.service(APIServer, apiServerPort), c.exposure()
 	if has := c.Service; has != nil && has.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		class := ptr.Deref(has.Spec.LoadBalancerClass, "")

@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -38,6 +41,20 @@ func FileSources(version *tenancyv1alpha1.ClusterVersion) (sources []FileSource)
 		}
 	}
 	return sources
+}
+
+// MissingFile returns which file an argument names that the ClusterVersion does not give its component, "" for none.
+func MissingFile(version *tenancyv1alpha1.ClusterVersion) string {
+	for _, part := range components() {
+		template := part.of(&version.Spec)
+		for _, flag := range slices.Sorted(maps.Keys(template.ExtraArgs)) {
+			name, isFile := strings.CutPrefix(template.ExtraArgs[flag], fileFolder+"/")
+			if isFile && !slices.ContainsFunc(template.Files, func(file tenancyv1alpha1.ComponentFile) bool { return file.Name == name }) {
+				return fmt.Sprintf("spec.%[1]s.extraArgs: %[2]s is %[3]s, and spec.%[1]s.files has no %[4]s", part.field, flag, template.ExtraArgs[flag], name)
+			}
+		}
+	}
+	return ""
 }
 
 // FileKey returns the key of a file in SecretFiles. Another content has another one, so pods have the files that they were

@@ -17,8 +17,7 @@ import (
 //
 // They write no endpoints of Service kubernetes: these would be addresses of pods of the meta cluster, and each server
 // that ends would take the one away that all have. vc-manager writes them (Endpoint). A server that ends serves on while
-// others learn of it, and asks for another connection now and then, so that each gets its part. The Service comes last:
-// what the meta cluster refuses of it keeps no server from being changed.
+// others learn of it, and asks for another connection now and then, so that each gets its part.
 func (c *ControlPlane) APIServer(members int32) []client.Object {
 	servers := make([]string, 0, members)
 	for ordinal := range members {
@@ -61,7 +60,7 @@ func (c *ControlPlane) APIServer(members int32) []client.Object {
 	if c.Generation > 0 {
 		deployment.Annotations[annotationGeneration] = strconv.FormatInt(c.Generation, 10)
 	}
-	return []client.Object{c.apiServerPolicy(), deployment, c.budget(APIServer), c.exposedService()}
+	return []client.Object{c.apiServerPolicy(), deployment, c.budget(APIServer), c.ExposedService()}
 }
 
 // annotationVersion is the version of Kubernetes of API servers. Written by vc-manager; read by vc-manager.

@@ -28,6 +28,44 @@ const (
 // and is refused where the object has changed since it was read. An object of that name that is not vc-manager's is an
 // error.
 func (r *Reconciler) apply(ctx context.Context, object client.Object) (client.Object, error) {
+	current, err := r.current(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	return current, r.applyOver(ctx, object, current)
+}
+
+// refused returns why the meta cluster refuses something of the first stage that is to be applied now, or of one after
+// it, "" where it takes all or the first one has nothing to apply. Nothing is written. What else may be wrong is said
+// when it is applied.
+func (r *Reconciler) refused(ctx context.Context, stages []stage) string {
+	for at, stage := range stages {
+		isNew := false
+		for _, object := range stage.objects() {
+			current, err := r.current(ctx, object)
+			if err != nil || isApplied(object, current) {
+				continue
+			}
+			isNew = true
+			if err := r.applyOver(ctx, object, current, client.DryRunAll); apierrors.IsInvalid(err) {
+				return err.Error()
+			}
+		}
+		if at == 0 && !isNew {
+			break
+		}
+	}
+	return ""
+}
+
+// isApplied reports whether an object is as it was applied.
+func isApplied(object, current client.Object) bool {
+	_, hash, err := encode(object)
+	return err == nil && current.GetAnnotations()[annotationApplied] == hash
+}
+
+// current reads an object as it is, without resource version where there is none.
+func (r *Reconciler) current(ctx context.Context, object client.Object) (client.Object, error) {
 	name := client.ObjectKeyFromObject(object)
 	live, err := r.Client.Scheme().New(object.GetObjectKind().GroupVersionKind())
 	if err != nil {
@@ -44,12 +82,12 @@ func (r *Reconciler) apply(ctx context.Context, object client.Object) (client.Ob
 	case err == nil && !controlplane.IsManaged(current):
 		return nil, broken("%s %s is not vc-manager's: delete it", kindOf(object), name)
 	}
-	return current, r.applyOver(ctx, object, current)
+	return current, nil
 }
 
 // applyOver is apply for an object that was read, as current, and is vc-manager's; one without resource version does not
 // exist. current becomes what the object is then.
-func (r *Reconciler) applyOver(ctx context.Context, object, current client.Object) error {
+func (r *Reconciler) applyOver(ctx context.Context, object, current client.Object, options ...client.ApplyOption) error {
 	name := client.ObjectKeyFromObject(object)
 	wanted, hash, err := encode(object)
 	if err != nil {
@@ -59,7 +97,7 @@ func (r *Reconciler) applyOver(ctx context.Context, object, current client.Objec
 		return nil
 	}
 	wanted.SetResourceVersion(current.GetResourceVersion())
-	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(fieldManager), client.ForceOwnership); err != nil {
+	if err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), append(options, client.FieldOwner(fieldManager), client.ForceOwnership)...); err != nil {
 		return fmt.Errorf("applying %s %s: %w", kindOf(object), name, err)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, current); err != nil {

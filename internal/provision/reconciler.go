@@ -367,9 +367,21 @@ func (s *store) obstacle(ctx context.Context, backups *backups) (why tenancy.Rea
 	return why, err
 }
 
-// make makes the next part.
+// make makes the next part, if the meta cluster takes it and those after it.
 func (r *Reconciler) make(ctx context.Context, store *store, report *report, again *time.Duration) error {
-	for _, stage := range r.stages(store.plane, store, store.wanted()) {
+	stages := r.stages(store.plane, store, store.wanted())
+	refused, err := r.begin(ctx, store.plane, stages)
+	for at, stage := range stages {
+		if at > 0 {
+			refused = r.refused(ctx, stages[at:])
+		}
+		if refused != "" {
+			report.refuse(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: refused + "; what runs goes on"})
+			*again = min(*again, mendingPeriod)
+		}
+		if refused != "" || err != nil {
+			return errors.Join(err, r.revive(ctx, store, report))
+		}
 		why, err := stage.make(ctx)
 		if err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -50,6 +51,8 @@ type bed struct {
 	// tenant is the tenant's API server, and asked how many connections to it are open.
 	tenant *kubefake.Clientset
 	asked  int
+	// refuses is what the meta cluster finds invalid where it is asked before, "" for nothing: the name of an object.
+	refuses string
 	// live is whether what is read is not from the cache, and ahead changes a VirtualCluster that is: the cache is behind.
 	live  bool
 	ahead func(*tenancyv1alpha1.VirtualClusterSpec)
@@ -90,6 +93,12 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 				return c.Update(ctx, o, options...)
 			},
 			Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+				if len((&client.ApplyOptions{}).ApplyOptions(options).DryRun) > 0 {
+					if o.(applied).GetName() == b.refuses {
+						return apierrors.NewInvalid(schema.GroupKind{Kind: o.(applied).GetKind()}, b.refuses, nil)
+					}
+					return nil
+				}
 				count()
 				if o.(applied).GetKind() == "NetworkPolicy" {
 					return replaced(ctx, c, o)
@@ -396,7 +405,10 @@ func TestVersionsThatAreRefused(t *testing.T) {
 		"a major version":      {whole: "v1.37.2", to: "v2.37.0", reason: "Invalid", want: "from v1.37.2 it goes up to v1.38 first"},
 		"too early":            {whole: "v1.36.9", to: "v1.38.0", reason: "Invalid", want: "not all parts have v1.37.2, which comes before v1.38.0: name a version of v1.37 until they do"},
 		"a patch, too early":   {whole: "v1.36.9", to: "v1.37.3"},
-		"one that never ran":   {down: true, to: "v1.31.0"},
+		"one that never ran":   {down: true, to: "v1.36.0"},
+		"none that is made":    {down: true, to: "v1.31.0", reason: "Invalid", want: "spec.kubernetesVersion: this vc-manager makes v1.34 to v1.40, and not v1.31.0; what runs goes on"},
+		"no version":           {whole: "v1.37.2", to: "v1.37.02", reason: "Invalid", want: "spec.kubernetesVersion: "},
+		"one never, and none":  {down: true, to: "v1.37.02", reason: "Invalid", want: "spec.kubernetesVersion: "},
 		"all parts never did":  {to: "v1.36.0", reason: "Invalid", want: "API servers of v1.37.2 may have written"},
 		"one that was deleted": {whole: "v1.37.2", gone: true, to: "v1.36.0", reason: "Invalid", want: "API servers of v1.37.2 may have written"},
 	} {

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -21,6 +23,8 @@ type stage struct {
 	condition, name string
 	// again is after how long it is looked at again while it is not whole, where no event tells that it is.
 	again time.Duration
+	// objects returns what is applied before the next one: the stages before may change what that is.
+	objects func() []client.Object
 	// make applies its objects and returns what it waits for then.
 	make func(context.Context) (tenancy.Reason, error)
 }
@@ -29,13 +33,34 @@ type stage struct {
 // than one that asks it. The store has so many members.
 func (r *Reconciler) stages(plane *controlplane.ControlPlane, store *store, members int32) []stage {
 	deployed := func(objects func() []client.Object) func(context.Context) (tenancy.Reason, error) {
-		return func(ctx context.Context) (tenancy.Reason, error) { return r.deploy(ctx, objects()) } // the stages before may change the control plane
+		return func(ctx context.Context) (tenancy.Reason, error) { return r.deploy(ctx, objects()) }
 	}
+	ofStore := func() []client.Object {
+		objects := []client.Object{plane.ExposedService()}   // begin applies it
+		if store.isPast() || store.wantedExternal() != nil { // they are not applied over those of another one
+			return objects
+		}
+		return append(plane.Etcd(store.state), objects...)
+	}
+	servers := func() []client.Object { return plane.APIServer(members) }
 	return []stage{
-		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, store.make},
-		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, deployed(func() []client.Object { return plane.APIServer(members) })},
-		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, deployed(plane.ControllerManager)},
+		{tenancyv1alpha1.ConditionEtcdReady, controlplane.Etcd, storePeriod, ofStore, store.make},
+		{tenancyv1alpha1.ConditionAPIServerReady, controlplane.APIServer, patrolPeriod, servers, deployed(servers)},
+		{tenancyv1alpha1.ConditionControllerManagerReady, controlplane.ControllerManager, patrolPeriod, plane.ControllerManager, deployed(plane.ControllerManager)},
 	}
+}
+
+// begin applies the Service of the API servers, if the meta cluster takes that and all parts that are to be made or
+// changed. It returns why it does not. The Service comes first, as nothing else tells whether its node port is free.
+func (r *Reconciler) begin(ctx context.Context, plane *controlplane.ControlPlane, stages []stage) (string, error) {
+	if why := r.refused(ctx, stages); why != "" {
+		return why, nil
+	}
+	_, err := r.apply(ctx, plane.ExposedService())
+	if apierrors.IsInvalid(err) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // deploy applies the objects of a stage, one of which is a Deployment, and returns what it waits for then.
@@ -66,7 +91,7 @@ func preflight(store *store) tenancy.Reason {
 	case wanted < pods:
 		why = fmt.Sprintf("etcd has %d pods, which do not become fewer: it is to have %d replicas", pods, controlplane.MaxMembers)
 	default:
-		why = cmp.Or(upgradable(store), store.files.lacks)
+		why = cmp.Or(controlplane.MissingFile(plane.Version), upgradable(store), store.files.lacks)
 	}
 	if why == "" {
 		return tenancy.Reason{}
@@ -87,13 +112,12 @@ func upgradable(store *store) string {
 	if unknown != nil { // somebody has deleted them
 		from, unknown = all, notYet
 	}
-	if unknown != nil || notYet != nil && store.servers.Status.AvailableReplicas == 0 {
-		return "" // no API server has ever run
-	}
 	to, err := version.ParseSemantic(plane.Version.Spec.KubernetesVersion)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("spec.kubernetesVersion: %v", err)
+	case unknown != nil || notYet != nil && store.servers.Status.AvailableReplicas == 0: // no API server has ever run
+		return outside(to, skew.Ours()-skew.Minors)
 	case sameMinor(to, from):
 		return ""
 	case to.LessThan(from):
@@ -102,6 +126,15 @@ func upgradable(store *store) string {
 		return fmt.Sprintf("from v%s it goes up to v%d.%d first, and not to v%s", from, from.Major(), from.Minor()+1, to)
 	case notYet != nil || !sameMinor(all, from):
 		return fmt.Sprintf("not all parts have v%s, which comes before v%s: name a version of v%d.%d until they do", from, to, from.Major(), from.Minor())
+	}
+	return outside(to, 0)
+}
+
+// outside says that control planes of a version are not made here, "" where they are. The oldest minor version is that
+// of new ones: others go up from where they are.
+func outside(to *version.Version, oldest uint) string {
+	if newest := skew.Ours() + skew.Minors; to.Major() != 1 || to.Minor() < oldest || to.Minor() > newest {
+		return fmt.Sprintf("spec.kubernetesVersion: this vc-manager makes v1.%d to v1.%d, and not v%s", skew.Ours()-skew.Minors, newest, to)
 	}
 	return ""
 }

@@ -161,6 +161,7 @@ type VirtualClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name a ClusterVersion: kubectl get clusterversions"
 	ClusterVersionName string `json:"clusterVersionName,omitempty"`
 
 	// kubeconfigSecretRef imports an existing control plane: it names a Secret in the VirtualCluster's namespace whose
@@ -179,6 +180,7 @@ type VirtualClusterSpec struct {
 	// +optional
 	// +kubebuilder:default=cluster.local
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.size() == 0 || self.size() <= 230 && self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="give a domain of DNS in lower case, 230 characters at most, without a dot at its ends, for example cluster.local"
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
 	// serviceCIDRs are the address ranges of the tenant's Services, at most one per IP family. Set them to the
@@ -190,12 +192,14 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="use CIDR notation, for example 10.97.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="give one range per IP family at most"
+	// +kubebuilder:validation:XValidation:rule="self.all(c, !isCIDR(c) || cidr(c).prefixLength() <= (cidr(c).ip().family() == 4 ? 29 : 125) && cidr(c).ip().isGlobalUnicast())",message="a range has 8 addresses at least, as 10.97.0.0/29, and none that are unspecified, loopback, link-local or multicast"
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 
 	// serviceCidr is the name of serviceCIDRs in the first VirtualCluster, which has one range.
 	// +optional
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="use CIDR notation, for example 10.97.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() <= (cidr(self).ip().family() == 4 ? 29 : 125) && cidr(self).ip().isGlobalUnicast()",message="a range has 8 addresses at least, as 10.97.0.0/29, and none that are unspecified, loopback, link-local or multicast"
 	ServiceCIDR string `json:"serviceCidr,omitempty"`
 
 	// pkiExpireDays is how many days certificates are valid that vc-manager issues for the tenant, by default what its
@@ -303,6 +307,7 @@ type Exposure struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.all(h, isIP(h) || h.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",message="give names of DNS in lower case, or addresses, without a port"
+	// +kubebuilder:validation:XValidation:rule="self.all(h, isIP(h) ? ip(h).isGlobalUnicast() : !h.matches('(^|[.])(localhost|[0-9]+)$') && h.split('.').all(label, label.size() <= 63))",message="give names and addresses that others reach: none that are loopback, unspecified, link-local or multicast, and no part of an address"
 	Hosts []string `json:"hosts,omitempty"`
 
 	// port is where the first of hosts leads to them, by default the node port with NodePort, else 6443.
@@ -321,12 +326,13 @@ type Exposure struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	LoadBalancerClass string `json:"loadBalancerClass,omitempty"`
 
 	// annotations of the Service, for what makes load balancers.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && !key.matches('^([^/]*[.])?tenancy.x-k8s.io/'))",message="give keys of annotations, for example service.beta.kubernetes.io/aws-load-balancer-scheme, and none of tenancy.x-k8s.io"
 	Annotations map[string]ExposureAnnotation `json:"annotations,omitempty"`
 }
 
@@ -341,12 +347,14 @@ type SecretKeyRef struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name a Secret in the namespace of the VirtualCluster"
 	Name string `json:"name"`
 
 	// key in the Secret's data.
 	// +optional
 	// +kubebuilder:default=value
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]*$')",message="name a key of the Secret's data, for example value"
 	Key string `json:"key,omitempty"`
 }
 
