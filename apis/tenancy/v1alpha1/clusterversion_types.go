@@ -55,7 +55,7 @@ type ExternalEtcd struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=9
 	// +kubebuilder:validation:items:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.all(at, at.matches('^https://([a-z0-9.-]+|[[][0-9a-f:.]+[]]):[0-9]{1,5}$'))",message="give URLs as https://etcd-0.example.org:2379"
+	// +kubebuilder:validation:XValidation:rule="self.all(at, at.matches('^https://([a-z0-9.-]+|[[][0-9a-f:.]+[]]):[1-9][0-9]{0,4}$'))",message="give URLs as https://etcd-0.example.org:2379"
 	Endpoints []string `json:"endpoints"`
 
 	// secretName names a Secret in the namespace of vc-manager, of type tenancy.x-k8s.io/external-etcd: tls.crt and tls.key are
@@ -64,6 +64,7 @@ type ExternalEtcd struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name a Secret in the namespace of vc-manager"
 	SecretName string `json:"secretName"`
 }
 

@@ -31,6 +31,7 @@ import (
 // The objects that rows of TestInput change.
 const (
 	version     = "ClusterVersion"
+	outside     = "ClusterVersion, with an external etcd"
 	provisioned = "VirtualCluster"
 	imported    = "VirtualCluster, imported"
 )
@@ -38,6 +39,8 @@ const (
 var bases = map[string]string{
 	version: `{apiVersion: tenancy.x-k8s.io/v1alpha1, kind: ClusterVersion, metadata: {name: x}, spec: {
 		kubernetesVersion: v1.37.2, etcd: {image: etcd}, apiServer: {image: kube-apiserver}, controllerManager: {image: kube-controller-manager}}}`,
+	outside: `{apiVersion: tenancy.x-k8s.io/v1alpha1, kind: ClusterVersion, metadata: {name: x}, spec: {
+		kubernetesVersion: v1.37.2, externalEtcd: {endpoints: ["https://a:2379"], secretName: x}, apiServer: {image: kube-apiserver}, controllerManager: {image: kube-controller-manager}}}`,
 	provisioned: `{apiVersion: tenancy.x-k8s.io/v1alpha1, kind: VirtualCluster, metadata: {namespace: default, name: x}, spec: {clusterVersionName: v1.37}}`,
 	imported:    `{apiVersion: tenancy.x-k8s.io/v1alpha1, kind: VirtualCluster, metadata: {namespace: default, name: x}, spec: {kubeconfigSecretRef: {name: x}}}`,
 }
@@ -135,6 +138,19 @@ var rows = []row{
 	{version, "backup.storageClassName", `backup: {storageClassName: Fast SSD}`, "name a StorageClass: kubectl get storageclasses"},
 	{version, "backup.storageClassName", `backup: {storageClassName: ""}`, "spec.backup.storageClassName in body should be at least 1 chars long"},
 
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: []}`, "spec.externalEtcd.endpoints in body should have at least 1 items"},
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: ["http://a:2379"]}`, "give URLs as https://etcd-0.example.org:2379"},
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: ["https://a"]}`, "give URLs as https://etcd-0.example.org:2379"},
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: ["https://a:2379/x"]}`, "give URLs as https://etcd-0.example.org:2379"},
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: ["https://a:2379,https://b:2379"]}`, "give URLs as https://etcd-0.example.org:2379"},
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: ["https://a:0"]}`, "give URLs as https://etcd-0.example.org:2379"},
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: ["https://a:2379", "https://a:2379"]}`, "spec.externalEtcd.endpoints[1]: Duplicate value"},
+	{outside, "externalEtcd.endpoints", `externalEtcd: {endpoints: ["https://[2001:db8::7]:2379", "https://10.0.0.1:2379"]}`, ""},
+	{outside, "externalEtcd.secretName", `externalEtcd: {secretName: A/b}`, "name a Secret in the namespace of vc-manager"},
+	{outside, "externalEtcd.secretName", `etcd: {image: etcd}`, "give etcd, or externalEtcd in its place"},
+	{outside, "externalEtcd.secretName", `externalEtcd: null`, "give etcd, or externalEtcd in its place"},
+	{outside, "externalEtcd.secretName", `backup: {}`, "backup is of etcd: whoever runs an external one backs it up"},
+	{outside, "externalEtcd.secretName", `apiServer: {image: null, statefulset: {}}`, "externalEtcd is of ClusterVersions with images"},
 	{provisioned, "clusterVersionName", `clusterVersionName: ""`, "spec.clusterVersionName in body should be at least 1 chars long"},
 	{provisioned, "clusterVersionName", `clusterVersionName: V1 37`, "name a ClusterVersion: kubectl get clusterversions"},
 	{provisioned, "clusterVersionName", `clusterVersionName: null`, "set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"},
@@ -261,7 +277,7 @@ func TestInput(t *testing.T) {
 		}
 	}
 	for _, file := range []string{
-		"manifests/samples/clusterversion.yaml", "manifests/samples/clusterversion-files.yaml", "manifests/samples/virtualcluster.yaml", "internal/controlplane/testdata/bundles.yaml",
+		"manifests/samples/clusterversion.yaml", "manifests/samples/clusterversion-files.yaml", "manifests/samples/clusterversion-external.yaml", "manifests/samples/virtualcluster.yaml", "internal/controlplane/testdata/bundles.yaml",
 	} {
 		text, err := os.Open(filepath.Join("..", "..", "..", file))
 		require.NoError(t, err)
