@@ -395,3 +395,73 @@ func (b *bed) servers() (replicas []int32) {
 	}
 	return replicas
 }
+
+// TestWhatIsLeftOfAnExternalStore: a control plane of which little is left gets no other store than it had.
+func TestWhatIsLeftOfAnExternalStore(t *testing.T) {
+	t.Parallel()
+	t.Run("external, of which a certificate is left", func(t *testing.T) {
+		t.Parallel()
+		b, shared := newExternalBed(t)
+		b.served()
+		told := b.told()
+		told.Finalizers = nil
+		b.update(told)
+		b.delete(told)
+		b.delete(workload(controlplane.APIServer))
+		shared.id = "c"
+		b.reconcile()
+		_, message := b.conditions()
+		require.Equal(t, lostExternal, message)
+		require.Equal(t, []string{"kube-controller-manager"}, b.exists())
+	})
+	t.Run("its own, of which API servers are left", func(t *testing.T) {
+		t.Parallel()
+		b, shared := newExternalBed(t)
+		b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.ExternalEtcd, version.Etcd.Image, version.Etcd.Replicas = nil, "etcd", 1 })
+		b.whole()
+		b.delete(b.told())
+		b.delete(workload(controlplane.Etcd))
+		b.change(external("https://a:2379"))
+		b.reconcile()
+		_, message := b.conditions()
+		require.Contains(t, message, "the control plane has an etcd of its own, and keeps it")
+		require.Empty(t, shared.users)
+	})
+}
+
+// TestConfigMapOfAnExternalStore: the finalizer is put back that somebody has taken out, and a ConfigMap that is being deleted is
+// told of with what to do.
+func TestConfigMapOfAnExternalStore(t *testing.T) {
+	t.Parallel()
+	b, _ := newExternalBed(t)
+	b.served()
+	told := b.told()
+	told.Finalizers = nil
+	b.update(told)
+	b.reconcile()
+	require.Equal(t, []string{controlplane.FinalizerExternal}, b.told().Finalizers)
+	b.delete(b.told())
+	b.reconcile()
+	said := meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionEtcdReady)
+	require.Equal(t, "ConfigMap "+root+"/etcd, which says where the store is, was deleted: save it, take its finalizer out, and create it again", said.Message)
+}
+
+// TestAnExternalStoreOfMany: where others ask such stores what was said stays said, and one that was never asked is no store yet.
+func TestAnExternalStoreOfMany(t *testing.T) {
+	t.Parallel()
+	b, shared := newExternalBed(t)
+	b.reconciler.joining <- struct{}{}
+	b.reconcile()
+	require.Empty(t, b.exists())
+	<-b.reconciler.joining
+	b.served()
+	shared.err = errors.New("no answer")
+	b.reconcile()
+	before, _ := b.conditions()
+	require.Equal(t, "Progressing", before[tenancyv1alpha1.ConditionEtcdReady])
+	shared.err = nil
+	b.reconciler.joining <- struct{}{}
+	b.reconcile()
+	after, _ := b.conditions()
+	require.Equal(t, before, after)
+}
