@@ -115,6 +115,20 @@ func TestAPause(t *testing.T) {
 	require.Empty(t, cmp.Diff(map[string]string{"Paused": "Test"}, lacks))
 }
 
+// TestAResumeWithoutClusterVersion: where the ClusterVersion is gone all comes back as it was.
+func TestAResumeWithoutClusterVersion(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.paused()
+	b.pause(false, false)
+	b.delete(&tenancyv1alpha1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "v1.37"}})
+	b.reconcile()
+	_, message := b.conditions()
+	require.Contains(t, message, "There is no ClusterVersion v1.37")
+	require.Equal(t, []int32{1, 1, 1}, b.sizes())
+}
+
 // paused returns a bed whose control plane is scaled to nothing.
 func (b *bed) paused() {
 	b.t.Helper()

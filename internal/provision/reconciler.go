@@ -294,8 +294,16 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		return err
 	}
 	if why != (tenancy.Reason{}) {
-		report.refuse(why)
-		return nil // its creation, or a change of it, is an event
+		report.refuse(why) // its creation, or a change of it, is an event
+		plane.Version = &tenancyv1alpha1.ClusterVersion{}
+		store, err := r.openStore(ctx, plane)
+		if err != nil {
+			return err
+		}
+		if store.hasServed() {
+			*again = min(*again, mendingPeriod)
+		}
+		return r.revive(ctx, store, report)
 	}
 	plane.Version = version
 	network, err := r.network(ctx)
