@@ -48,9 +48,12 @@ func MissingFile(version *tenancyv1alpha1.ClusterVersion) string {
 	for _, part := range components() {
 		template := part.of(&version.Spec)
 		for _, flag := range slices.Sorted(maps.Keys(template.ExtraArgs)) {
-			name, isFile := strings.CutPrefix(template.ExtraArgs[flag], fileFolder+"/")
-			if isFile && !slices.ContainsFunc(template.Files, func(file tenancyv1alpha1.ComponentFile) bool { return file.Name == name }) {
-				return fmt.Sprintf("spec.%[1]s.extraArgs: %[2]s is %[3]s, and spec.%[1]s.files has no %[4]s", part.field, flag, template.ExtraArgs[flag], name)
+			for value := range strings.SplitSeq(template.ExtraArgs[flag], ",") { // a flag may name more than one, with names of hosts behind
+				path, _, _ := strings.Cut(value, ":")
+				name, isFile := strings.CutPrefix(path, fileFolder+"/")
+				if isFile && !slices.ContainsFunc(template.Files, func(file tenancyv1alpha1.ComponentFile) bool { return file.Name == name }) {
+					return fmt.Sprintf("spec.%[1]s.extraArgs: %[2]s is %[3]s, and spec.%[1]s.files has no %[4]s", part.field, flag, template.ExtraArgs[flag], name)
+				}
 			}
 		}
 	}

@@ -23,6 +23,9 @@ import (
 // Root is the user of a shared store that may do everything, by the name that etcd gives it.
 const Root = "root"
 
+// greetingTimeout is how long a member that is silent is listened to for why.
+const greetingTimeout = 300 * time.Millisecond
+
 // Why a shared store cannot be used.
 var (
 	// ErrOpen is the error for one that asks nobody who he is: each user would read what all others have.
@@ -91,7 +94,7 @@ func (s *Shared) identify(ctx context.Context) error {
 		group.Go(func() {
 			status, err := s.client.Status(asked, at)
 			if err != nil {
-				errs[i] = errors.Join(err, s.greet(ctx, at))
+				errs[i] = err
 				return
 			}
 			ids[i] = status.Header.ClusterId
@@ -101,7 +104,7 @@ func (s *Shared) identify(ctx context.Context) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(slices.DeleteFunc(ids, func(id uint64) bool { return id == 0 }))))
 	switch len(ids) {
 	case 0:
-		return fmt.Errorf("asking etcd who it is: %w", errors.Join(errs...))
+		return fmt.Errorf("asking etcd who it is: %w", errors.Join(append(errs, s.greet(ctx, endpoints[0]))...))
 	case 1:
 		s.id = ids[0]
 		return nil
@@ -113,6 +116,8 @@ func (s *Shared) identify(ctx context.Context) error {
 // greet returns why a member that does not answer is not connected to, where that is for a certificate, nil else: a client
 // of etcd says that it has not answered.
 func (s *Shared) greet(ctx context.Context, endpoint string) error {
+	ctx, cancel := context.WithTimeout(ctx, greetingTimeout)
+	defer cancel()
 	at, err := url.Parse(endpoint)
 	if err != nil {
 		return nil // it has no certificate
@@ -125,9 +130,9 @@ func (s *Shared) greet(ctx context.Context, endpoint string) error {
 	if err != nil {
 		return nil // as above
 	}
-	defer conn.Close()                                               //nolint:errcheck // nothing was written
-	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // it is open
-	_, err = conn.Read(make([]byte, 1))                              // who does not take a certificate says so behind the handshake
+	defer conn.Close()                                        //nolint:errcheck // nothing was written
+	_ = conn.SetReadDeadline(time.Now().Add(greetingTimeout)) // it is open
+	_, err = conn.Read(make([]byte, 1))                       // who does not take a certificate says so behind the handshake
 	var refused *net.OpError
 	if errors.As(err, &refused) && refused.Op == "remote error" {
 		return fmt.Errorf("%w: %w", ErrNotRoot, err)

@@ -144,11 +144,8 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 // root namespace that is not the VirtualCluster's own. Whoever writes status names it, and vc-manager does.
 func (c *Controller) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, objects []client.Object) (isWhole bool, err error) {
 	why, err := virtualclusters.CheckRoot(ctx, c.Reader, vc)
-	if err != nil {
-		return false, err //nolint:wrapcheck // it says what it did
-	}
-	isWhole = why == (tenancy.Reason{})
-	var errs []error
+	isWhole = why == (tenancy.Reason{}) && err == nil
+	errs := []error{err}
 	for _, object := range objects {
 		if !isWhole && object.GetNamespace() == vc.Status.ClusterNamespace {
 			continue

@@ -197,6 +197,10 @@ func (s *store) movable(ctx context.Context) (tenancy.Reason, error) {
 	if wanted == nil || s.state.External == nil || equality.Semantic.DeepEqual(wanted, s.state.External) {
 		return tenancy.Reason{}, nil
 	}
+	if !s.turn() {
+		return othersAsk, nil
+	}
+	defer func() { <-s.joining }()
 	c, err := s.dialExternal(ctx, wanted)
 	if err != nil {
 		return tenancy.Reason{}, err
@@ -213,12 +217,10 @@ func (s *store) tendExternal(ctx context.Context, external controlplane.External
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
 			"ConfigMap %s/%s, which says where the store is, was deleted: save it, take its finalizer out, and create it again", s.plane.Namespace, controlplane.Etcd)}, nil
 	}
-	select {
-	case s.joining <- struct{}{}:
-		defer func() { <-s.joining }()
-	default:
+	if !s.turn() {
 		return s.before(), nil
 	}
+	defer func() { <-s.joining }()
 	c, err := s.dialExternal(ctx, &external)
 	if err != nil {
 		return tenancy.Reason{}, err
@@ -242,12 +244,25 @@ func (s *store) tendExternal(ctx context.Context, external controlplane.External
 	return tenancy.Reason{}, nil
 }
 
+// othersAsk is what a store waits for while others ask external ones.
+var othersAsk = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "External etcds of other tenants are asked just now"}
+
+// turn reports whether an external store may be asked now: the caller receives from joining when it was.
+func (s *store) turn() bool {
+	select {
+	case s.joining <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 // before is what was said of the store before, the zero Reason where nothing was.
 func (s *store) before() tenancy.Reason {
 	said := meta.FindStatusCondition(s.plane.Tenant.Status.Conditions, tenancyv1alpha1.ConditionEtcdReady)
 	switch {
-	case s.plane.External == nil:
-		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "The external etcd is asked by others just now"}
+	case s.plane.External == nil, s.state.External == nil, s.state.External.ID == "": // it may not know the tenant yet
+		return othersAsk
 	case said == nil || said.Status != metav1.ConditionFalse:
 		return tenancy.Reason{}
 	default:

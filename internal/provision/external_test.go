@@ -414,10 +414,27 @@ func TestWhatIsLeftOfAnExternalStore(t *testing.T) {
 		require.Equal(t, lostExternal, message)
 		require.Equal(t, []string{"kube-controller-manager"}, b.exists())
 	})
+	t.Run("external, of which nothing is left", func(t *testing.T) {
+		t.Parallel()
+		b, shared := newExternalBed(t)
+		b.served()
+		told := b.told()
+		told.Finalizers = nil
+		b.update(told)
+		for _, left := range []client.Object{told, workload(controlplane.APIServer), b.secret(root, controlplane.ExternalClient)} {
+			b.delete(left)
+		}
+		shared.id = "c"
+		b.reconcile()
+		_, message := b.conditions()
+		require.Equal(t, "ClusterVersion v1.37: nothing says which etcd the control plane has: restore ConfigMap "+root+"/etcd; what runs goes on", message)
+	})
 	t.Run("its own, of which API servers are left", func(t *testing.T) {
 		t.Parallel()
 		b, shared := newExternalBed(t)
-		b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.ExternalEtcd, version.Etcd.Image, version.Etcd.Replicas = nil, "etcd", 1 })
+		b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
+			version.ExternalEtcd, version.Etcd.Image, version.Etcd.Replicas = nil, "etcd", 1
+		})
 		b.whole()
 		b.delete(b.told())
 		b.delete(workload(controlplane.Etcd))
@@ -446,10 +463,22 @@ func TestConfigMapOfAnExternalStore(t *testing.T) {
 	require.Equal(t, "ConfigMap "+root+"/etcd, which says where the store is, was deleted: save it, take its finalizer out, and create it again", said.Message)
 }
 
+// unmade is a store that makes no users.
+type unmade struct{ *fakeShared }
+
+func (*unmade) Admit(context.Context, string, string) error { return errors.New("no answer") }
+
 // TestAnExternalStoreOfMany: where others ask such stores what was said stays said, and one that was never asked is no store yet.
 func TestAnExternalStoreOfMany(t *testing.T) {
 	t.Parallel()
 	b, shared := newExternalBed(t)
+	b.reconciler.joining <- struct{}{}
+	b.reconcile()
+	require.Empty(t, b.exists())
+	<-b.reconciler.joining
+	b.reconciler.DialShared = func([]string, *tls.Config) (SharedEtcd, error) { return &unmade{shared}, nil }
+	b.reconcile() // vc-manager is killed before the user is made
+	b.reconciler.DialShared = func([]string, *tls.Config) (SharedEtcd, error) { return shared, nil }
 	b.reconciler.joining <- struct{}{}
 	b.reconcile()
 	require.Empty(t, b.exists())

@@ -235,8 +235,8 @@ func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// waitFor returns after how long a VirtualCluster is looked at again that waits for vc-scheduler: as long as it has
-// waited, a second at least, so that a new one hardly waits, and mendingPeriod at most.
+// waitFor returns after how long a VirtualCluster is looked at again that waits for vc-scheduler: as long as it has not been
+// up to date, a second at least, so that a new one hardly waits, and mendingPeriod at most.
 func (r *Reconciler) waitFor(vc *tenancyv1alpha1.VirtualCluster) time.Duration {
 	since := vc.CreationTimestamp.Time
 	if vc.Spec.ClusterVersionName != "" { // it may have been imported before

@@ -172,7 +172,7 @@ func (s *secrets) sayRotating(vc *tenancyv1alpha1.VirtualCluster, report *report
 	switch {
 	case said != tenancy.Reason{}:
 		report.set(tenancyv1alpha1.ConditionRotated, said)
-	case before == nil || before.Reason != tenancyv1alpha1.ReasonWaiting:
+	case before == nil || before.Reason != tenancyv1alpha1.ReasonWaiting && before.Reason != tenancyv1alpha1.ReasonIssuing:
 	case vc.Spec.RotateAfter == nil: // it is wished for no more
 		report.without = append(report.without, tenancyv1alpha1.ConditionRotated)
 	default: // what was written then was not said
@@ -370,6 +370,6 @@ func (s *secrets) distrust(a *authority, after *metav1.Time) step {
 		return step{data: dataOf(pairOf(a.secret)), to: alone}
 	}
 	return step{at: at, waits: tenancy.Reason{
-		Reason: tenancyv1alpha1.ReasonWaiting, Message: begins[issuing] + ", and those of before are trusted" + until,
+		Reason: tenancyv1alpha1.ReasonIssuing, Message: begins[issuing] + ", and those of before are trusted" + until,
 	}}
 }

@@ -149,7 +149,7 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, []string{"old", "new"}, b.trusts(controlplane.CA, names))
 	require.Equal(t, "False Progressing: 2 of 3: the new authorities issue", b.rotated())
 	b.made()
-	const trusted = "False Waiting: 2 of 3: the new authorities issue, and those of before are trusted"
+	const trusted = "False Issuing: 2 of 3: the new authorities issue, and those of before are trusted"
 	require.Equal(t, trusted+" until spec.distrustAfter, which is not set", b.rotated())
 
 	b.delete(b.secret(root, "front-proxy-client"))

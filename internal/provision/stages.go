@@ -57,7 +57,7 @@ func (r *Reconciler) begin(ctx context.Context, plane *controlplane.ControlPlane
 		return why, nil
 	}
 	_, err := r.apply(ctx, plane.ExposedService())
-	if apierrors.IsInvalid(err) {
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // by a quota, or a webhook
 		return err.Error(), nil
 	}
 	return "", err
@@ -80,12 +80,14 @@ func (r *Reconciler) deploy(ctx context.Context, objects []client.Object) (why t
 // preflight returns why a control plane cannot become what is wanted now, the zero Reason when it can.
 func preflight(store *store) tenancy.Reason {
 	why, plane, wanted, pods := "", store.plane, store.wanted(), store.state.Pods
-	isExternal, exists := store.state.External != nil, store.told != nil || store.set.ResourceVersion != "" || store.servers.ResourceVersion != "" || plane.Tenant.Status.Version != ""
+	isExternal, exists := store.state.External != nil, store.told != nil || store.set.ResourceVersion != "" || store.servers.ResourceVersion != ""
 	switch {
 	case plane.Version.Spec.ExternalEtcd == nil && isExternal:
 		why = "the control plane has an external etcd, and keeps it: give externalEtcd"
 	case plane.Version.Spec.ExternalEtcd != nil && exists && !isExternal:
 		why = "the control plane has an etcd of its own, and keeps it: give etcd"
+	case plane.Version.Spec.ExternalEtcd != nil && plane.Tenant.Status.Version != "" && !isExternal:
+		why = fmt.Sprintf("nothing says which etcd the control plane has: restore ConfigMap %s/%s", plane.Namespace, controlplane.Etcd)
 	case wanted != 1 && wanted != controlplane.MaxMembers:
 		why = fmt.Sprintf("etcd has 1 replica or %d", controlplane.MaxMembers)
 	case wanted < pods:

@@ -120,6 +120,9 @@ const (
 	ReasonFailed = "Failed"
 	// ReasonWaiting: a part of the control plane was not looked at, because one before it is not whole.
 	ReasonWaiting = "Waiting"
+	// ReasonIssuing: new authorities issue all certificates and tokens, and those of before are trusted until
+	// spec.distrustAfter.
+	ReasonIssuing = "Issuing"
 	// ReasonClusterVersionNotFound: there is no ClusterVersion of the name in spec.clusterVersionName.
 	ReasonClusterVersionNotFound = "ClusterVersionNotFound"
 

@@ -8,15 +8,21 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +32,12 @@ import (
 // resource is how kubectl names VirtualClusters.
 const resource = "virtualcluster.tenancy.x-k8s.io"
 
-// completionTimeout is how long a shell waits for names.
-const completionTimeout = 2 * time.Second
+const (
+	// requestTimeout is how long a request may take where --request-timeout does not say it, and completionTimeout one for
+	// names that a shell waits for.
+	requestTimeout    = 30 * time.Second
+	completionTimeout = 2 * time.Second
+)
 
 // cli is what all verbs have.
 type cli struct {
@@ -52,7 +62,11 @@ What kubectl does is not here: kubectl get virtualclusters, kubectl describe vir
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
+	command.CompletionOptions.HiddenDefaultCmd = true // its scripts complete kubectl-vc, and not kubectl vc
 	c.flags.AddFlags(command.PersistentFlags())
+	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
+		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others
+	})
 	command.AddCommand(c.create(), c.delete(), c.kubeconfig(), c.exec())
 	for _, change := range changes() {
 		command.AddCommand(c.change(&change))
@@ -69,18 +83,39 @@ func Execute(ctx context.Context, streams genericiooptions.IOStreams) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &ended): // it has said itself why
+		if status, is := ended.Sys().(syscall.WaitStatus); is && status.Signaled() {
+			const signalled = 128 // as shells have it
+			return signalled + int(status.Signal())
+		}
 		return ended.ExitCode()
 	default:
-		_, _ = fmt.Fprintln(streams.ErrOut, "error:", err) // nobody reads it who has closed it
+		_, _ = fmt.Fprintln(streams.ErrOut, "error:", line(err.Error())) // nobody reads it who has closed it
 		return 1
 	}
 }
+
+// line returns a text as a line for a terminal: some of it is that of a tenant, who may write what moves a cursor.
+func line(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// named returns how a VirtualCluster is named behind a verb.
+func named(vc *tenancyv1alpha1.VirtualCluster) string { return vc.Name + " -n " + vc.Namespace }
 
 // connect returns a client of the meta cluster, and the namespace that is meant.
 func (c *cli) connect() (client.Client, string, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // it names the kubeconfig
+	}
+	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	if config.Timeout == 0 {
+		config.Timeout = requestTimeout
 	}
 	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -104,8 +139,12 @@ func (c *cli) get(ctx context.Context, name string) (client.Client, *tenancyv1al
 		return nil, nil, err
 	}
 	vc := &tenancyv1alpha1.VirtualCluster{}
-	if err := cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, vc); err != nil {
+	err = cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, vc)
+	if apierrors.IsNotFound(err) {
 		return nil, nil, fmt.Errorf("%w in namespace %s: kubectl get virtualclusters -A", err, namespace)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("getting the VirtualCluster: %w", err)
 	}
 	return cluster, vc, nil
 }
@@ -115,13 +154,12 @@ func (c *cli) get(ctx context.Context, name string) (client.Client, *tenancyv1al
 func (c *cli) names(list client.ObjectList) cobra.CompletionFunc {
 	return func(command *cobra.Command, _ []string, _ string) (names []string, directive cobra.ShellCompDirective) {
 		directive = cobra.ShellCompDirectiveNoFileComp
+		*c.flags.Timeout = completionTimeout.String()
 		cluster, namespace, err := c.connect()
 		if err != nil {
 			return nil, directive
 		}
-		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
-		defer cancel()
-		if err := cluster.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := cluster.List(command.Context(), list, client.InNamespace(namespace)); err != nil {
 			return nil, directive
 		}
 		_ = meta.EachListItem(list, func(object runtime.Object) error { // it returns what this returns

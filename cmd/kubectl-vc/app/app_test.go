@@ -19,7 +19,7 @@ import (
 
 // tenant returns a VirtualCluster of generation 2 with conditions of it, which change may change.
 func tenant(change func(*tenancyv1alpha1.VirtualCluster), conditions ...metav1.Condition) *tenancyv1alpha1.VirtualCluster {
-	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Name: "acme", Generation: 2}}
+	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenants", Name: "acme", Generation: 2}}
 	vc.Spec.ClusterVersionName, vc.Status.Version = "v1.37", "v1.37.2"
 	for _, condition := range conditions {
 		if condition.ObservedGeneration == 0 {
@@ -48,7 +48,7 @@ func TestHowFar(t *testing.T) {
 	old := is("UpToDate")
 	old.ObservedGeneration = 1
 	const whole = "all parts are as they are to be, of version v1.37.2"
-	waiting := isNot("Rotated", "Waiting", "2 of 3")
+	waiting, later := isNot("Rotated", "Issuing", "2 of 3"), isNot("Rotated", "Waiting", "from noon on")
 	imported := func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.ClusterVersionName = "" }
 	for name, test := range map[string]struct {
 		vc   *tenancyv1alpha1.VirtualCluster
@@ -71,8 +71,11 @@ func TestHowFar(t *testing.T) {
 		"nobody pauses it":               {vc: tenant(nil, isNot("Paused", "NoPool", "no pool")), of: pausing, want: state{refused: true, says: "no pool"}},
 		"its authorities are replaced":   {vc: tenant(nil, is("UpToDate"), is("Rotated")), of: rotating, want: state{done: true, says: "the new authorities alone are trusted"}},
 		"those of before are to go":      {vc: tenant(distrusting, is("UpToDate"), waiting), of: rotating, want: state{says: "2 of 3"}},
-		"those of before are trusted":    {vc: tenant(nil, is("UpToDate"), waiting), of: rotating, want: state{done: true, says: "2 of 3: hand out new kubeconfigs, then kubectl vc rotate acme --distrust"}},
-		"authorities wait for parts":     {vc: tenant(nil, isNot("UpToDate", "Progressing", ""), waiting), of: rotating, want: state{says: "2 of 3"}},
+		"those of before are trusted":    {vc: tenant(nil, is("UpToDate"), waiting), of: rotating, want: state{done: true, says: "2 of 3: hand out new kubeconfigs, then kubectl vc rotate acme -n tenants --distrust"}},
+		"authorities are replaced later": {vc: tenant(nil, is("UpToDate"), later), of: rotating, want: state{says: "from noon on"}},
+		"a tenant that is paused":        {vc: tenant(paused, isNot("UpToDate", "Paused", "")), of: made, want: state{refused: true, says: "it is paused: kubectl vc resume acme -n tenants"}},
+		"a tenant that is resumed":       {vc: tenant(nil, isNot("UpToDate", "Paused", "it was")), of: made, want: state{says: "it was"}},
+		"three Jobs have failed":         {vc: tenant(restoring, isNot("UpToDate", "Failed", "3 Jobs have failed")), of: restored, want: state{refused: true, says: "3 Jobs have failed"}},
 		"restored from another one":      {vc: tenant(restoring, is("UpToDate")), of: restored, want: state{says: "waiting for vc-manager"}},
 		"a restore that is refused":      {vc: tenant(restoring, isNot("UpToDate", "Invalid", "no such backup")), of: restored, want: state{refused: true, says: "no such backup"}},
 		"restored from the one in place": {vc: tenant(func(vc *tenancyv1alpha1.VirtualCluster) { restoring(vc); vc.Status.RestoredFrom = "b" }, is("UpToDate")), of: restored, want: state{done: true, says: whole}},
@@ -96,6 +99,8 @@ func distrusting(vc *tenancyv1alpha1.VirtualCluster) {
 	vc.Spec.DistrustAfter = ptr.To(metav1.Now())
 }
 
+func paused(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.Paused = true }
+
 func restoring(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.RestoreFrom = "b" }
 
 // TestWishes: what verbs change, and what they refuse without asking anybody.
@@ -104,24 +109,39 @@ func TestWishes(t *testing.T) {
 	now := time.Date(2026, 11, 28, 22, 0, 0, 0, time.UTC)
 	at := ptr.To(metav1.NewTime(now))
 	made := tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37"}
+	rotatedSpec := tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: ptr.To(metav1.NewTime(now.Add(-time.Hour)))}
 	for name, test := range map[string]struct {
 		verb  string
 		of    tenancyv1alpha1.VirtualClusterSpec
 		value string
-		want  tenancyv1alpha1.VirtualClusterSpec
-		err   string
+		// rotated is the reason of condition Rotated where it is False.
+		rotated string
+		want    tenancyv1alpha1.VirtualClusterSpec
+		err     string
 	}{
-		"pause":                   {verb: "pause", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", Paused: true}},
-		"resume":                  {verb: "resume", of: tenancyv1alpha1.VirtualClusterSpec{Paused: true}},
-		"upgrade":                 {verb: "upgrade", of: made, value: "v1.38", want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.38"}},
-		"upgrade to nothing":      {verb: "upgrade", of: made, err: "--to is missing: kubectl get clusterversions"},
-		"upgrade of an imported":  {verb: "upgrade", value: "v1.38", err: "its control plane is imported: whoever runs it upgrades it"},
-		"rotate":                  {verb: "rotate", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at}},
-		"rotate an imported":      {verb: "rotate", err: "its control plane is imported: whoever runs it replaces its authorities"},
-		"distrust before rotated": {verb: "rotate", of: made, value: "true", err: "none of its authorities were replaced: leave --distrust out first"},
+		"pause":                          {verb: "pause", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", Paused: true}},
+		"resume":                         {verb: "resume", of: tenancyv1alpha1.VirtualClusterSpec{Paused: true}},
+		"upgrade":                        {verb: "upgrade", of: made, value: "v1.38", want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.38"}},
+		"upgrade to nothing":             {verb: "upgrade", of: made, err: "--to is missing: kubectl get clusterversions"},
+		"upgrade of an imported":         {verb: "upgrade", value: "v1.38", err: "its control plane is imported: whoever runs it upgrades it"},
+		"rotate":                         {verb: "rotate", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at}},
+		"rotate an imported":             {verb: "rotate", err: "its control plane is imported: whoever runs it replaces its authorities"},
+		"rotate again, while it goes on": {verb: "rotate", of: rotatedSpec, rotated: "Progressing", want: rotatedSpec},
+		"distrust before rotated": {
+			verb: "rotate", of: made, value: "true", err: "no authorities of before wait to be distrusted: kubectl vc rotate acme -n tenants replaces them, and waits for that",
+		},
+		"distrust too early": {
+			verb: "rotate", of: rotatedSpec, rotated: "Progressing", value: "true",
+			err: "no authorities of before wait to be distrusted: kubectl vc rotate acme -n tenants replaces them, and waits for that",
+		},
 		"distrust": {
-			verb: "rotate", of: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at}, value: "true",
-			want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at, DistrustAfter: at},
+			verb: "rotate", of: rotatedSpec, rotated: "Issuing", value: "true",
+			want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: rotatedSpec.RotateAfter, DistrustAfter: at},
+		},
+		"restore again": {
+			verb: "restore", of: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RestoreFrom: "backup"},
+			err: "spec.restoreFrom names it already; to restore from it again clear that, and wait until status.restoredFrom is clear: " +
+				`kubectl -n tenants patch virtualcluster acme --type=merge -p '{"spec": {"restoreFrom": null}}'`,
 		},
 		"restore": {verb: "restore", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RestoreFrom: "backup"}},
 	} {
@@ -131,14 +151,17 @@ func TestWishes(t *testing.T) {
 				if verb, _, _ := strings.Cut(change.use, " "); verb != test.verb {
 					continue
 				}
-				spec := test.of.DeepCopy()
-				err := change.wish(spec, []string{"acme", "backup"}, test.value, now)
+				vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenants", Name: "acme"}, Spec: *test.of.DeepCopy()}
+				if test.rotated != "" {
+					vc.Status.Conditions = []metav1.Condition{isNot("Rotated", test.rotated, "")}
+				}
+				err := change.wish(vc, []string{"acme", "backup"}, test.value, now)
 				if test.err != "" {
 					require.EqualError(t, err, test.err)
 					return
 				}
 				require.NoError(t, err)
-				require.Empty(t, cmp.Diff(&test.want, spec))
+				require.Empty(t, cmp.Diff(test.want, vc.Spec))
 				return
 			}
 			t.Fatal("there is no such verb")
@@ -190,5 +213,64 @@ func TestHelp(t *testing.T) {
 		command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
 		command.SetArgs(strings.Fields(args))
 		require.ErrorContains(t, command.ExecuteContext(t.Context()), want)
+	}
+}
+
+// TestLine: what others say is a line without what moves a cursor.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, " ]0;x [2J   0s  the pool serves it ü", line("\x1b]0;x\x1b[2J\r\n 0s  the pool serves it\u009bü"))
+}
+
+// TestCurrent: of a kubeconfig that somebody else wrote the current context is used, and none that runs a program or has none.
+func TestCurrent(t *testing.T) {
+	t.Parallel()
+	const one = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}, {name: b, context: {cluster: b, user: a}}],
+		clusters: [{name: a, cluster: {server: "https://a"}}, {name: b, cluster: {server: "https://b"}}], users: [{name: a, user: {token: x}}]}`
+	text, err := current([]byte(strings.ReplaceAll(one, "\t", " ")))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "https://a")
+	require.NotContains(t, string(text), "https://b")
+	for _, hostile := range []string{
+		`{apiVersion: v1, kind: Config, clusters: [{name: "", cluster: {server: "https://a"}}]}`,
+		strings.ReplaceAll(strings.Replace(one, "token: x", "exec: {command: sh, apiVersion: client.authentication.k8s.io/v1}", 1), "\t", " "),
+		strings.ReplaceAll(strings.Replace(one, "token: x", "tokenFile: /etc/passwd", 1), "\t", " "),
+	} {
+		_, err := current([]byte(hostile))
+		require.Error(t, err, hostile)
+	}
+}
+
+// TestFileOfCreate: the file of -o is made before anything else, for its owner alone, and is none that is there, nor a format.
+func TestFileOfCreate(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for output, want := range map[string]string{
+		"wide": "give json, yaml or name, or a file for the kubeconfig", "JSONPath={.spec}": "give json, yaml or name, or a file", folder: "is there: name another file, or remove it",
+		filepath.Join(folder, "none", "x"): "no such file or directory",
+	} {
+		_, err := (&creation{output: output, waiting: waiting{wait: true}, dry: dryRunNone}).open()
+		require.ErrorContains(t, err, want, output)
+	}
+	_, err := (&creation{output: filepath.Join(folder, "x"), dry: dryRunNone}).open()
+	require.ErrorContains(t, err, "leave --wait=false out")
+	for _, output := range []string{"", "json", "name"} {
+		file, err := (&creation{output: output, waiting: waiting{wait: true}, dry: dryRunNone}).open()
+		require.NoError(t, err)
+		require.Nil(t, file)
+		file.discard()
+	}
+	for _, written := range []bool{false, true} {
+		file, err := (&creation{output: filepath.Join(folder, "x"), waiting: waiting{wait: true}, dry: dryRunNone}).open()
+		require.NoError(t, err)
+		info, err := file.Stat()
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+		if written {
+			require.NoError(t, file.write([]byte("x")))
+		}
+		file.discard()
+		_, err = os.Stat(filepath.Join(folder, "x"))
+		require.Equal(t, written, err == nil)
 	}
 }

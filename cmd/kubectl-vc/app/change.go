@@ -2,11 +2,15 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +28,10 @@ type change struct {
 	flag, usage string
 	isSwitch    bool
 	complete    client.ObjectList
-	// wish changes what is wished for. value is that of the flag.
-	wish func(spec *tenancyv1alpha1.VirtualClusterSpec, args []string, value string, now time.Time) error
+	// asks is what a person is asked before, "" for nothing.
+	asks string
+	// wish changes what is wished for. value is that of the flag, "true" for a switch that is set.
+	wish func(vc *tenancyv1alpha1.VirtualCluster, args []string, value string, now time.Time) error
 	// of says how far it is, of a VirtualCluster that was changed to wished.
 	of func(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) state
 }
@@ -35,11 +41,11 @@ func changes() []change {
 	return []change{
 		{
 			use: "pause NAME", short: "Give back what a tenant holds of the pool",
-			long: `pause deletes the tenant's pods, whatever their disruption budgets say, gives its slices to others, and scales a control plane
-that vc-manager makes to nothing. All other objects, volumes and quotas stay.`,
+			long: `pause deletes the tenant's pods, whatever their disruption budgets say, and gives its slices to others: for that it waits. A control
+plane that vc-manager makes is scaled to nothing then. All other objects, volumes and quotas stay.`,
 			example: "  kubectl vc pause acme", past: "paused", args: 1,
-			wish: func(spec *tenancyv1alpha1.VirtualClusterSpec, _ []string, _ string, _ time.Time) error {
-				spec.Paused = true
+			wish: func(vc *tenancyv1alpha1.VirtualCluster, _ []string, _ string, _ time.Time) error {
+				vc.Spec.Paused = true
 				return nil
 			},
 			of: pausing,
@@ -48,8 +54,8 @@ that vc-manager makes to nothing. All other objects, volumes and quotas stay.`,
 			use: "resume NAME", short: "Let a tenant that is paused have what it had",
 			long:    "resume starts the control plane of a tenant again, and lets its namespaces wait for room: where they had it, if it is free.",
 			example: "  kubectl vc resume acme", past: "resumed", args: 1,
-			wish: func(spec *tenancyv1alpha1.VirtualClusterSpec, _ []string, _ string, _ time.Time) error {
-				spec.Paused = false
+			wish: func(vc *tenancyv1alpha1.VirtualCluster, _ []string, _ string, _ time.Time) error {
+				vc.Spec.Paused = false
 				return nil
 			},
 			of: func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state { return runs(vc) },
@@ -60,14 +66,14 @@ that vc-manager makes to nothing. All other objects, volumes and quotas stay.`,
 plane cannot become now is refused, and what runs goes on: name the one of before.`,
 			example: "  kubectl get clusterversions\n  kubectl vc upgrade acme --to v1.37", past: "upgraded", args: 1,
 			flag: "to", usage: "name of the ClusterVersion", complete: &tenancyv1alpha1.ClusterVersionList{},
-			wish: func(spec *tenancyv1alpha1.VirtualClusterSpec, _ []string, to string, _ time.Time) error {
+			wish: func(vc *tenancyv1alpha1.VirtualCluster, _ []string, to string, _ time.Time) error {
 				switch {
 				case to == "":
-					return fmt.Errorf("--to is missing: kubectl get clusterversions")
-				case spec.ClusterVersionName == "":
-					return fmt.Errorf("its control plane is imported: whoever runs it upgrades it")
+					return errors.New("--to is missing: kubectl get clusterversions")
+				case vc.Spec.ClusterVersionName == "":
+					return errors.New("its control plane is imported: whoever runs it upgrades it")
 				}
-				spec.ClusterVersionName = to
+				vc.Spec.ClusterVersionName = to
 				return nil
 			},
 			of: func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state {
@@ -87,10 +93,7 @@ you distrust them: kubeconfigs, certificates and tokens that they have signed ar
 			long: `restore ends all programs of a control plane and starts them with what a backup has. All that was written since is gone. The
 volumes of before stay.`,
 			example: "  kubectl -n KEY get jobs -l app.kubernetes.io/name=etcd-backup\n  kubectl vc restore acme etcd-backup-20261128-030000", past: "restored", args: 2,
-			wish: func(spec *tenancyv1alpha1.VirtualClusterSpec, args []string, _ string, _ time.Time) error {
-				spec.RestoreFrom = args[1]
-				return nil
-			},
+			asks: "All that was written since the backup will be gone.", wish: restore,
 			of: restored,
 		},
 	}
@@ -109,17 +112,34 @@ func pausing(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClust
 	}
 }
 
-// rotate wishes for new authorities, or for those of before to be trusted no more.
-func rotate(spec *tenancyv1alpha1.VirtualClusterSpec, _ []string, distrust string, now time.Time) error {
+// restore wishes for a backup, unless it was restored already: the wish would change nothing.
+func restore(vc *tenancyv1alpha1.VirtualCluster, args []string, _ string, _ time.Time) error {
 	switch {
-	case spec.ClusterVersionName == "":
-		return fmt.Errorf("its control plane is imported: whoever runs it replaces its authorities")
-	case distrust == "true" && spec.RotateAfter == nil:
-		return fmt.Errorf("none of its authorities were replaced: leave --distrust out first")
-	case distrust == "true":
-		spec.DistrustAfter = ptr.To(metav1.NewTime(now))
+	case vc.Spec.ClusterVersionName == "":
+		return errors.New("its control plane is imported: whoever runs it restores it")
+	case vc.Spec.RestoreFrom == args[1]:
+		return fmt.Errorf("spec.restoreFrom names it already; to restore from it again clear that, and wait until status.restoredFrom is clear: "+
+			"kubectl -n %s patch virtualcluster %s --type=merge -p '{\"spec\": {\"restoreFrom\": null}}'", vc.Namespace, vc.Name)
+	}
+	vc.Spec.RestoreFrom = args[1]
+	return nil
+}
+
+// rotate wishes for new authorities, or for those of before to be trusted no more. Where some are being replaced nothing else
+// is wished for: each wish replaces those that were made before it.
+func rotate(vc *tenancyv1alpha1.VirtualCluster, _ []string, distrust string, now time.Time) error {
+	rotated := meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionRotated)
+	runs := rotated != nil && rotated.Status != metav1.ConditionTrue && vc.Spec.RotateAfter != nil
+	switch {
+	case vc.Spec.ClusterVersionName == "":
+		return errors.New("its control plane is imported: whoever runs it replaces its authorities")
+	case distrust == "" && runs:
+	case distrust == "":
+		vc.Spec.RotateAfter, vc.Spec.DistrustAfter = ptr.To(metav1.NewTime(now)), nil
+	case !runs || rotated.Reason != tenancyv1alpha1.ReasonIssuing:
+		return fmt.Errorf("no authorities of before wait to be distrusted: kubectl vc rotate %s replaces them, and waits for that", named(vc))
 	default:
-		spec.RotateAfter, spec.DistrustAfter = ptr.To(metav1.NewTime(now)), nil
+		vc.Spec.DistrustAfter = ptr.To(metav1.NewTime(now))
 	}
 	return nil
 }
@@ -135,8 +155,8 @@ func rotating(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.Virtua
 		return state{says: "waiting for vc-manager"}
 	case rotated.Status == metav1.ConditionTrue:
 		return state{done: true, says: "the new authorities alone are trusted"}
-	case rotated.Reason == tenancyv1alpha1.ReasonWaiting && wished.DistrustAfter == nil && isTrue(vc, tenancyv1alpha1.ConditionUpToDate):
-		return state{done: true, says: rotated.Message + ": hand out new kubeconfigs, then kubectl vc rotate " + vc.Name + " --distrust"}
+	case rotated.Reason == tenancyv1alpha1.ReasonIssuing && wished.DistrustAfter == nil:
+		return state{done: true, says: rotated.Message + ": hand out new kubeconfigs, then kubectl vc rotate " + named(vc) + " --distrust"}
 	default:
 		return state{says: rotated.Message}
 	}
@@ -144,59 +164,91 @@ func rotating(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.Virtua
 
 // restored is how far a control plane is that is to be made anew of a backup.
 func restored(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) state {
-	now := provisioned(vc)
-	if now.done && vc.Status.RestoredFrom != wished.RestoreFrom {
+	now, upToDate := provisioned(vc), said(vc, tenancyv1alpha1.ConditionUpToDate)
+	switch {
+	case now.done && vc.Status.RestoredFrom != wished.RestoreFrom:
 		return state{says: "waiting for vc-manager"}
+	case upToDate != nil && upToDate.Reason == tenancyv1alpha1.ReasonFailed: // three Jobs have
+		return state{refused: true, says: upToDate.Message}
 	}
 	return now
 }
 
+// wishes are the values of the flags of a change.
+type wishes struct {
+	waiting
+	dry    dryRun
+	value  string
+	isSet  bool
+	isSure bool
+}
+
 // change returns the command of a change.
 func (c *cli) change(of *change) *cobra.Command {
-	var w waiting
-	var dry dryRun
-	var value string
+	var w wishes
 	command := c.ofTenant(&cobra.Command{
 		Use: of.use, Short: of.short, Long: of.long, Example: of.example, Args: cobra.ExactArgs(of.args),
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.run(command.Context(), of, args, value, dry, w)
+			if w.isSet {
+				w.value = "true"
+			}
+			return c.run(command.Context(), of, args, &w)
 		},
 	})
 	w.addFlags(command.Flags())
-	dry.addFlags(command.Flags())
+	w.dry.addFlags(command.Flags())
+	if of.asks != "" {
+		command.Flags().BoolVarP(&w.isSure, "yes", "y", false, "do not ask")
+	}
 	switch {
 	case of.isSwitch:
-		command.Flags().StringVar(&value, of.flag, "", of.usage)
-		command.Flags().Lookup(of.flag).NoOptDefVal = "true"
+		command.Flags().BoolVar(&w.isSet, of.flag, false, of.usage)
 	case of.flag != "":
-		command.Flags().StringVar(&value, of.flag, "", of.usage)
+		command.Flags().StringVar(&w.value, of.flag, "", of.usage)
 		_ = command.RegisterFlagCompletionFunc(of.flag, c.names(of.complete)) // the flag is there
 	}
 	return command
 }
 
 // run changes a VirtualCluster and waits until it is so.
-func (c *cli) run(ctx context.Context, of *change, args []string, value string, dry dryRun, w waiting) error {
+func (c *cli) run(ctx context.Context, of *change, args []string, w *wishes) error {
 	cluster, vc, err := c.get(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	before := vc.DeepCopy()
-	if err := of.wish(&vc.Spec, args, value, time.Now()); err != nil {
+	if err := of.wish(vc, args, w.value, time.Now()); err != nil {
 		return fmt.Errorf("%s/%s: %w", resource, vc.Name, err)
 	}
-	if dry != dryRunClient {
-		if err := cluster.Patch(ctx, vc, client.MergeFrom(before), dry.options()...); err != nil {
+	if of.asks != "" && !w.isSure && w.dry == dryRunNone {
+		if err := c.ask(ctx, fmt.Sprintf("%s\n%s tenant %s of namespace %s?", of.asks, of.verb(), vc.Name, vc.Namespace)); err != nil {
+			return err
+		}
+	}
+	past := of.past
+	if equality.Semantic.DeepEqual(before.Spec, vc.Spec) {
+		past = "unchanged"
+	} else if w.dry != dryRunClient {
+		before.UID = "" // so that the patch names it, and changes no other one of that name
+		if err := cluster.Patch(ctx, vc, client.MergeFrom(before), w.dry.options()...); err != nil {
 			return fmt.Errorf("changing the VirtualCluster: %w", err)
 		}
 	}
-	_, _ = fmt.Fprintf(c.Out, "%s/%s %s%s\n", resource, vc.Name, of.past, dry.suffix()) // nobody reads it who has closed it
-	if dry != dryRunNone {
-		return nil
+	if w.dry == dryRunNone {
+		wished := vc.Spec.DeepCopy()
+		if err := c.follow(ctx, cluster, vc, w.waiting, func(vc *tenancyv1alpha1.VirtualCluster) state { return of.of(vc, wished) },
+			state{refused: true, says: "it was deleted meanwhile"}); err != nil {
+			return err
+		}
 	}
-	wished := vc.Spec.DeepCopy()
-	return c.follow(ctx, cluster, client.ObjectKeyFromObject(vc), w, func(vc *tenancyv1alpha1.VirtualCluster) state { return of.of(vc, wished) },
-		state{refused: true, says: "it was deleted meanwhile"})
+	_, _ = fmt.Fprintf(c.Out, "%s/%s %s%s\n", resource, vc.Name, past, w.dry.suffix()) // nobody reads it who has closed it
+	return nil
+}
+
+// verb returns the name of a change, as a sentence begins.
+func (of *change) verb() string {
+	verb, _, _ := strings.Cut(of.use, " ")
+	return strings.ToUpper(verb[:1]) + verb[1:]
 }
 
 // dryRun is whether nothing is changed: none, client or server, as kubectl has it.
@@ -223,7 +275,7 @@ func (d *dryRun) Set(text string) error {
 		*d = dryRun(text)
 		return nil
 	}
-	return fmt.Errorf("give none, client or server")
+	return errors.New("give none, client or server")
 }
 
 // Type implements pflag.Value.

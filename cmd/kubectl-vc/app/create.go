@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -22,8 +23,12 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// outputs are the values of -o of create that print the VirtualCluster; any other is a file for its kubeconfig.
-var outputs = []string{"json", "yaml", "name"}
+// outputs are the values of -o of create that print the VirtualCluster; any other is a file for its kubeconfig, but for
+// others that kubectl has.
+var (
+	outputs = []string{"json", "yaml", "name"}
+	foreign = []string{"wide", "jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "go-template-file", "template", "templatefile", "custom-columns", "custom-columns-file", "kyaml"}
+)
 
 // creation is what create is to make.
 type creation struct {
@@ -85,6 +90,11 @@ func (c *cli) make(ctx context.Context, o *creation, args []string) error {
 	if err != nil {
 		return err
 	}
+	file, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer file.discard()
 	switch o.dry {
 	case dryRunNone:
 		err = cluster.Create(ctx, vc)
@@ -98,10 +108,71 @@ func (c *cli) make(ctx context.Context, o *creation, args []string) error {
 	if err := c.print(o, vc); err != nil || o.dry != dryRunNone || !o.wait {
 		return err
 	}
-	if err := c.follow(ctx, cluster, client.ObjectKeyFromObject(vc), o.waiting, runs, state{refused: true, says: "it was deleted meanwhile"}); err != nil {
-		return fmt.Errorf("%w\nmend it, or delete it: kubectl vc delete %s", err, vc.Name)
+	err = c.follow(ctx, cluster, vc, o.waiting, runs, state{refused: true, says: "it was deleted meanwhile"})
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("%w; mend it, or delete it: kubectl vc delete %s; kubectl vc kubeconfig %s has its kubeconfig once it is there", err, named(vc), named(vc))
+	case file == nil:
+		return nil
 	}
-	return c.handOut(ctx, o, cluster, vc)
+	text, err := administrator(ctx, cluster, vc)
+	if err == nil {
+		err = file.write(text)
+	}
+	if err == nil {
+		_, _ = fmt.Fprintf(c.ErrOut, "its kubeconfig is in %s: kubectl --kubeconfig %s get namespaces\n", o.output, o.output) // nobody reads it who has closed it
+	}
+	return err
+}
+
+// kubeconfigFile is a file that is to get a kubeconfig; nil is none.
+type kubeconfigFile struct {
+	*os.File
+	written bool
+}
+
+// open makes the file of -o, which was not there, for its owner alone: what cannot be written is told before anything is made.
+func (o *creation) open() (*kubeconfigFile, error) {
+	format, _, _ := strings.Cut(strings.ToLower(o.output), "=")
+	switch {
+	case o.output == "" || slices.Contains(outputs, o.output):
+		return nil, nil
+	case slices.Contains(foreign, format), slices.Contains(outputs, format):
+		return nil, fmt.Errorf("--output %s: give json, yaml or name, or a file for the kubeconfig", o.output)
+	case o.dry != dryRunNone:
+		return nil, nil
+	case !o.wait:
+		return nil, errors.New("--output is a file, which is written when the tenant is there: leave --wait=false out")
+	}
+	const ownerOnly = 0o600
+	file, err := os.OpenFile(o.output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, ownerOnly)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("%s is there: name another file, or remove it", o.output)
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	return &kubeconfigFile{File: file}, nil
+}
+
+// write writes the kubeconfig.
+func (f *kubeconfigFile) write(text []byte) error {
+	_, err := f.Write(text)
+	f.written = err == nil
+	return err //nolint:wrapcheck // it names the file
+}
+
+// discard closes the file, and removes it where nothing was written.
+func (f *kubeconfigFile) discard() {
+	if f == nil {
+		return
+	}
+	_ = f.Close() // what was written is said
+	if !f.written {
+		_ = os.Remove(f.Name()) // it is empty
+	}
 }
 
 // wanted returns the VirtualCluster that is to be.
@@ -112,30 +183,14 @@ func (c *cli) wanted(ctx context.Context, o *creation, cluster client.Client, na
 	case o.file == "" || len(args) == 1:
 		return nil, errors.New("give the NAME of the tenant, or a file with --filename: kubectl vc create --help")
 	}
+	if o.version+o.policy+o.secret+o.exposure != "" || len(o.serviceCIDRs)+len(o.hosts) > 0 || o.port != 0 {
+		return nil, errors.New("--filename has all of the VirtualCluster: leave out the flags that describe one")
+	}
 	vc, err := read(o.file, namespace)
 	if err == nil && ptr.Deref(c.flags.Namespace, "") != "" && vc.Namespace != namespace {
 		return nil, fmt.Errorf("the VirtualCluster of %s is of namespace %s, and --namespace is %s", o.file, vc.Namespace, namespace)
 	}
 	return vc, err
-}
-
-// handOut writes the administrator's kubeconfig to the file of -o.
-func (c *cli) handOut(ctx context.Context, o *creation, cluster client.Client, vc *tenancyv1alpha1.VirtualCluster) error {
-	if !o.writes() {
-		return nil
-	}
-	if err := cluster.Get(ctx, client.ObjectKeyFromObject(vc), vc); err != nil {
-		return fmt.Errorf("getting the VirtualCluster: %w", err)
-	}
-	text, err := administrator(ctx, cluster, vc)
-	if err != nil {
-		return err
-	}
-	if err := writeKubeconfig(o.output, text); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(c.ErrOut, "its kubeconfig is in %s: kubectl --kubeconfig %s get namespaces\n", o.output, o.output) // nobody reads it who has closed it
-	return nil
 }
 
 // writes reports whether -o is a file.

@@ -3,6 +3,7 @@ package app
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -47,7 +48,7 @@ func (c *cli) remove(ctx context.Context, name string, yes bool, dry dryRun, w w
 		what = "delete its control plane with all volumes and backups, and all that runs for it in super clusters"
 	}
 	if !yes && dry == dryRunNone {
-		if err := c.ask(fmt.Sprintf("The pool is to %s.\nDelete tenant %s of namespace %s?", what, vc.Name, vc.Namespace)); err != nil {
+		if err := c.ask(ctx, fmt.Sprintf("The pool is to %s.\nDelete tenant %s of namespace %s?", what, vc.Name, vc.Namespace)); err != nil {
 			return err
 		}
 	}
@@ -64,11 +65,7 @@ func (c *cli) remove(ctx context.Context, name string, yes bool, dry dryRun, w w
 	if dry != dryRunNone {
 		return nil
 	}
-	uid := vc.UID
-	return c.follow(ctx, cluster, client.ObjectKeyFromObject(vc), w, func(vc *tenancyv1alpha1.VirtualCluster) state {
-		if vc.UID != uid {
-			return state{done: true, says: "nothing is left of it; there is another one of that name"}
-		}
+	return c.follow(ctx, cluster, vc, w, func(vc *tenancyv1alpha1.VirtualCluster) state {
 		if ready := said(vc, tenancyv1alpha1.ConditionReady); ready != nil && ready.Reason == tenancyv1alpha1.ReasonDeleting {
 			return state{says: ready.Message}
 		}
@@ -77,17 +74,22 @@ func (c *cli) remove(ctx context.Context, name string, yes bool, dry dryRun, w w
 }
 
 // ask asks a person, and returns an error unless the answer is yes.
-func (c *cli) ask(question string) error {
+func (c *cli) ask(ctx context.Context, question string) error {
 	if in, isFile := c.In.(*os.File); isFile && !term.IsTerminal(int(in.Fd())) {
-		return fmt.Errorf("nobody is there to ask: use --yes")
+		return errors.New("nobody is there to ask: use --yes")
 	}
 	_, _ = fmt.Fprintf(c.ErrOut, "%s [y/N] ", question) // nobody answers who does not read it
-	answer, err := bufio.NewReader(c.In).ReadString('\n')
-	if err != nil && answer == "" {
-		return fmt.Errorf("nobody answered: %w", err)
+	answers := make(chan string, 1)
+	go func() { // it ends with the process
+		answer, _ := bufio.NewReader(c.In).ReadString('\n') // no answer is one
+		answers <- strings.ToLower(strings.TrimSpace(answer))
+	}()
+	select {
+	case answer := <-answers:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
 	}
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return fmt.Errorf("nothing was changed")
-	}
-	return nil
+	return errors.New("nothing was changed")
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,8 +33,9 @@ import (
 )
 
 const (
-	// shortest is the shortest life of a certificate that an API server lets one ask for.
+	// shortest is the shortest life of a certificate that an API server lets one ask for, and longest that of one that ends soon.
 	shortest = 10 * time.Minute
+	longest  = 365 * 24 * time.Hour
 	// signingTimeout is how long the tenant's controller manager takes to sign one, at most.
 	signingTimeout = time.Minute
 )
@@ -45,10 +48,10 @@ func (c *cli) kubeconfig() *cobra.Command {
 	command := c.ofTenant(&cobra.Command{
 		Use:   "kubeconfig NAME",
 		Short: "Print a kubeconfig of a tenant: its administrator's, or one of a user that ends soon",
-		Long: `kubeconfig prints the administrator's kubeconfig of a tenant. With --user it prints one of a user, with a certificate that the tenant's own
+		Long: `kubeconfig prints the administrator's kubeconfig of a tenant. With --username it prints one of a user, with a certificate that the tenant's own
 control plane signs and that ends soon: what the user may do there, RoleBindings of the tenant say.`,
 		Example: `  kubectl vc kubeconfig acme >acme.kubeconfig
-  kubectl vc kubeconfig acme --user anna --group developers --for 8h >anna.kubeconfig`,
+  kubectl vc kubeconfig acme --username anna --group developers --for 8h >anna.kubeconfig`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			cluster, vc, err := c.get(command.Context(), args[0])
@@ -62,7 +65,7 @@ control plane signs and that ends soon: what the user may do there, RoleBindings
 			case user != "":
 				text, err = ofUser(command.Context(), vc.Name, text, user, groups, life)
 			case len(groups) > 0 || command.Flags().Changed("for"):
-				err = errors.New("--group and --for are of a --user")
+				err = errors.New("--group and --for are of a --username")
 			}
 			if err == nil {
 				_, err = c.Out.Write(text)
@@ -70,7 +73,7 @@ control plane signs and that ends soon: what the user may do there, RoleBindings
 			return err //nolint:wrapcheck // that of Write says what it did
 		},
 	})
-	command.Flags().StringVar(&user, "user", "", "name of the user; default: the administrator")
+	command.Flags().StringVar(&user, "username", "", "name of the user; default: the administrator")
 	command.Flags().StringSliceVar(&groups, "group", nil, "group of the user")
 	command.Flags().DurationVar(&life, "for", 8*time.Hour, "how long the user's certificate is valid, 10m at least")
 	return command
@@ -84,7 +87,12 @@ func (c *cli) exec() *cobra.Command {
 		Long: `exec runs a command with KUBECONFIG set to a file with the administrator's kubeconfig of a tenant, which ends with it. Without a command it
 runs the shell of $SHELL.`,
 		Example: "  kubectl vc exec acme -- kubectl get namespaces\n  kubectl vc exec acme",
-		Args:    cobra.MinimumNArgs(1),
+		Args: func(command *cobra.Command, args []string) error {
+			if dash := command.ArgsLenAtDash(); len(args) == 0 || dash >= 0 && dash != 1 || dash < 0 && len(args) > 1 {
+				return errors.New("give the NAME of a tenant, and a command behind --: kubectl vc exec acme -- kubectl get namespaces")
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			cluster, vc, err := c.get(command.Context(), args[0])
 			if err != nil {
@@ -106,13 +114,39 @@ runs the shell of $SHELL.`,
 			run := args[1:]
 			if len(run) == 0 {
 				run = []string{shell()}
+				_, _ = fmt.Fprintf(c.ErrOut, "KUBECONFIG is that of tenant %s: look whether your shell sets another one\n", vc.Name) // nobody reads it who has closed it
 			}
-			program := exec.CommandContext(command.Context(), run[0], run[1:]...) //nolint:gosec // it is the person's own
-			program.Stdin, program.Stdout, program.Stderr = c.In, c.Out, c.ErrOut
-			program.Env = append(os.Environ(), "KUBECONFIG="+file)
-			return program.Run() //nolint:wrapcheck // its exit code becomes that of this program
+			return c.start(append(os.Environ(), "KUBECONFIG="+file), run)
 		},
 	})
+}
+
+// start runs a command, whose exit code becomes that of this program. A terminal sends its signals to both, and the command
+// ends as it likes; others are passed on.
+func (c *cli) start(environment, run []string) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	program := exec.Command(run[0], run[1:]...) //nolint:gosec,noctx // it is the person's own
+	program.Stdin, program.Stdout, program.Stderr, program.Env = c.In, c.Out, c.ErrOut, environment
+	if err := program.Start(); err != nil {
+		return err //nolint:wrapcheck // it names the command
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case got := <-signals:
+				if got == syscall.SIGTERM || got == syscall.SIGHUP {
+					_ = program.Process.Signal(got) // it may have ended
+				}
+			}
+		}
+	}()
+	return program.Wait() //nolint:wrapcheck // as above
 }
 
 func shell() string {
@@ -136,15 +170,32 @@ func administrator(ctx context.Context, cluster client.Client, vc *tenancyv1alph
 	}
 	secret := &corev1.Secret{}
 	if err := cluster.Get(ctx, at, secret); err != nil {
-		return nil, fmt.Errorf("getting the kubeconfig of %s: %w: kubectl describe virtualcluster %s", vc.Name, err, vc.Name)
+		return nil, fmt.Errorf("getting the kubeconfig of %s: %w: kubectl describe virtualcluster %s", vc.Name, err, named(vc))
 	}
 	if len(secret.Data[key]) == 0 {
-		return nil, fmt.Errorf("the kubeconfig of %s: Secret %s has no key %s: kubectl describe virtualcluster %s", vc.Name, at, key, vc.Name)
+		return nil, fmt.Errorf("the kubeconfig of %s: Secret %s has no key %s: kubectl describe virtualcluster %s", vc.Name, at, key, named(vc))
 	}
-	if _, err := kubeconfig.Parse(secret.Data[key]); err != nil { // whoever wrote it may have it run a program here
+	text, err := current(secret.Data[key])
+	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of %s: Secret %s: %w", vc.Name, at, err)
 	}
-	return secret.Data[key], nil
+	return text, nil
+}
+
+// current returns the current context of a kubeconfig, and nothing else of it. Whoever wrote it may have it run a program
+// here, or send files: such a one is an error.
+func current(text []byte) ([]byte, error) {
+	if _, err := kubeconfig.Parse(text); err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
+	}
+	raw, err := clientcmd.Load(text)
+	if err == nil {
+		err = clientcmdapi.MinifyConfig(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("it has no current context: %w", err)
+	}
+	return clientcmd.Write(*raw) //nolint:wrapcheck // it says what it did
 }
 
 // writeKubeconfig writes a kubeconfig to a file that nobody else reads.
@@ -158,13 +209,14 @@ func writeKubeconfig(file string, text []byte) error {
 
 // ofUser returns a kubeconfig of a user of the tenant that the administrator's kubeconfig reaches.
 func ofUser(ctx context.Context, tenant string, admin []byte, user string, groups []string, life time.Duration) ([]byte, error) {
-	if life < shortest {
-		return nil, fmt.Errorf("--for %s: use %s or more", life, shortest)
+	if life < shortest || life > longest {
+		return nil, fmt.Errorf("--for %s: use %s to %s", life, shortest, longest)
 	}
 	config, err := kubeconfig.Parse(admin)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
 	}
+	config.Timeout = requestTimeout
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the tenant: %w", err)
@@ -186,9 +238,7 @@ func ofUser(ctx context.Context, tenant string, admin []byte, user string, group
 		return nil, fmt.Errorf("reading the administrator's kubeconfig: %w", err)
 	}
 	raw.AuthInfos = map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: certificate, ClientKeyData: private}}
-	reaches := raw.Contexts[raw.CurrentContext]
-	raw.Contexts = map[string]*clientcmdapi.Context{tenant: {Cluster: reaches.Cluster, AuthInfo: user}}
-	raw.Clusters = map[string]*clientcmdapi.Cluster{reaches.Cluster: raw.Clusters[reaches.Cluster]}
+	raw.Contexts = map[string]*clientcmdapi.Context{tenant: {Cluster: raw.Contexts[raw.CurrentContext].Cluster, AuthInfo: user}}
 	raw.CurrentContext = tenant
 	return clientcmd.Write(*raw) //nolint:wrapcheck // it says what it did
 }

@@ -38,22 +38,26 @@ type state struct {
 }
 
 // follow says what becomes of a VirtualCluster until it is what was wished for, or is refused. gone is the state where there
-// is none any more.
-func (c *cli) follow(ctx context.Context, cluster client.Client, key client.ObjectKey, w waiting, of func(*tenancyv1alpha1.VirtualCluster) state, gone state) error {
+// is none any more, or another one of its name.
+func (c *cli) follow(ctx context.Context, cluster client.Client, wished *tenancyv1alpha1.VirtualCluster, w waiting, of func(*tenancyv1alpha1.VirtualCluster) state, gone state) error {
 	if !w.wait {
 		return nil
 	}
-	begun, now := time.Now(), state{}
+	begun, now, key := time.Now(), state{}, client.ObjectKeyFromObject(wished)
 	err := wait.PollUntilContextTimeout(ctx, lookPeriod, w.timeout, true, func(ctx context.Context) (bool, error) {
 		before, vc := now, &tenancyv1alpha1.VirtualCluster{}
 		switch err := cluster.Get(ctx, key, vc); {
 		case apierrors.IsNotFound(err):
 			now = gone
-		case err != nil:
-			now.says = err.Error() // the meta cluster may be away for a while
+		case err != nil && ctx.Err() == nil:
+			now = state{says: err.Error()} // the meta cluster may be away for a while
+		case err != nil: // it has been waited for long enough
+		case vc.UID != wished.UID:
+			now = gone
 		default:
 			now = of(vc)
 		}
+		now.says = line(now.says)
 		if now.says != "" && now.says != before.says && !now.refused {
 			_, _ = fmt.Fprintf(c.ErrOut, "%5s  %s\n", time.Since(begun).Round(time.Second), now.says) // nobody reads it who has closed it
 		}
@@ -97,6 +101,8 @@ func provisioned(vc *tenancyv1alpha1.VirtualCluster) state {
 		return state{says: "waiting for vc-manager: kubectl -n vc-manager get pods"}
 	case upToDate.Status == metav1.ConditionTrue:
 		return state{done: true, says: "all parts are as they are to be, of version " + vc.Status.Version}
+	case upToDate.Reason == tenancyv1alpha1.ReasonPaused && vc.Spec.Paused:
+		return state{refused: true, says: "it is paused: kubectl vc resume " + named(vc)}
 	case upToDate.Reason == tenancyv1alpha1.ReasonInvalid, upToDate.Reason == tenancyv1alpha1.ReasonClusterVersionNotFound:
 		return state{refused: true, says: upToDate.Message}
 	}

@@ -95,7 +95,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.CertificateValidity, "certificate-validity", o.CertificateValidity,
 		"how long the certificates of control planes are valid, at least 1h. Each is renewed after two thirds of it, and nothing is restarted for it")
 	flags.StringVar(&o.AgentsNamespace, "vn-agent-namespace", o.AgentsNamespace,
-		`namespace of the meta cluster with Secret vn-agent-client-ca, which signs what tenants show to vn-agents, and ConfigMap vn-agent-serving-ca (ca.crt). Without the Secret, or with "", no tenant gets any`)
+		`namespace of the meta cluster with Secret vn-agent-client-ca, which signs what tenants show to vn-agents, and ConfigMap vn-agent-serving-ca (ca.crt). Without the Secret, or with "", no tenant gets any. In another namespace than its own vc-manager needs a Role to get these two`)
 	flags.StringVar(&o.BaseVersion, "base-cluster-version", o.BaseVersion,
 		"name of the ClusterVersion whose images run for those that are written as for the first VirtualCluster, as StatefulSets, with images that are too old")
 	flags.StringSliceVar(&o.Reachable, "reachable-cidrs", o.Reachable,

@@ -70,7 +70,7 @@ func TestKubectlVC(t *testing.T) {
 		{args: []string{"pause", "acme", "--dry-run=server"}, out: "virtualcluster.tenancy.x-k8s.io/acme paused (server dry run)\n"},
 		{args: []string{"pause", "acme", "--dry-run=client"}, out: "virtualcluster.tenancy.x-k8s.io/acme paused (dry run)\n"},
 		{args: []string{"upgrade", "acme"}, said: "--to is missing: kubectl get clusterversions"},
-		{args: []string{"restore", "acme", "yesterday"}, said: "name a Job of the tenant's root namespace"},
+		{args: []string{"restore", "acme", "yesterday", "--yes"}, said: "name a Job of the tenant's root namespace"},
 		{args: []string{"delete", "acme", "--dry-run=server"}, out: "virtualcluster.tenancy.x-k8s.io/acme deleted (server dry run)\n"},
 	} {
 		before := w.current(t).Generation
@@ -89,9 +89,10 @@ func TestKubectlVC(t *testing.T) {
 	later := &tenancyv1alpha1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Spec: version.Spec}
 	later.Spec.ControllerManager.ExtraArgs = map[string]string{"v": "1"}
 	require.NoError(t, w.client.Create(t.Context(), later))
-	_, said, err = w.vc(t, "upgrade", "acme", "--to", "none")
+	out, said, err = w.vc(t, "upgrade", "acme", "--to", "none")
 	require.Error(t, err)
 	require.Contains(t, said, "error: virtualcluster.tenancy.x-k8s.io/acme: There is no ClusterVersion none; what runs goes on")
+	require.Empty(t, out)
 	out, said, err = w.vc(t, "upgrade", "acme", "--to", "later")
 	require.NoError(t, err, said)
 	require.Equal(t, "virtualcluster.tenancy.x-k8s.io/acme upgraded\n", out)
@@ -114,23 +115,24 @@ func (w *world) usesCLI(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, said, "acme is not there after 2s: waiting for vc-scheduler")
 	w.serves(t)
-	_, said, err = w.vc(t, "resume", "acme")
+	out, said, err := w.vc(t, "resume", "acme")
 	require.NoError(t, err, said)
+	require.Equal(t, "virtualcluster.tenancy.x-k8s.io/acme unchanged\n", out)
 	require.Contains(t, said, "the pool serves it")
 
-	text, said, err := w.vc(t, "kubeconfig", "acme", "--user=anna", "--group=developers", "--for=10m")
+	text, said, err := w.vc(t, "kubeconfig", "acme", "--username=anna", "--group=developers", "--for=10m")
 	require.NoError(t, err, said)
 	file := filepath.Join(t.TempDir(), "anna.kubeconfig")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	out, said, err := w.vc(t, "exec", "acme", "--", filepath.Join(w.kubelet.bin, "kubectl"), "--kubeconfig", file, "auth", "whoami", "-o", "yaml")
+	out, said, err = w.vc(t, "exec", "acme", "--", filepath.Join(w.kubelet.bin, "kubectl"), "--kubeconfig", file, "auth", "whoami", "-o", "yaml")
 	require.NoError(t, err, said)
 	review := &authenticationv1.SelfSubjectReview{}
 	require.NoError(t, yaml.Unmarshal([]byte(out), review))
 	require.Equal(t, "anna", review.Status.UserInfo.Username)
 	require.Contains(t, review.Status.UserInfo.Groups, "developers")
-	_, said, err = w.vc(t, "kubeconfig", "acme", "--user=anna", "--for=1m")
+	_, said, err = w.vc(t, "kubeconfig", "acme", "--username=anna", "--for=1m")
 	require.Error(t, err)
-	require.Contains(t, said, "--for 1m0s: use 10m0s or more")
+	require.Contains(t, said, "--for 1m0s: use 10m0s to 8760h0m0s")
 
 	out, said, err = w.vc(t, "exec", "acme", "--", filepath.Join(w.kubelet.bin, "kubectl"), "get", "namespace", "kube-system", "-o", "name")
 	require.NoError(t, err, said)

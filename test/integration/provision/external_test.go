@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -120,6 +122,19 @@ func TestAnExternalStore(t *testing.T) {
 	w.remember(t, "kept")
 	require.Positive(t, keys(t, root, prefix, behind))
 	require.Equal(t, keys(t, root, prefix, behind)+int64(len(others)), keys(t, root, "\x00", "\x00"), "nothing lies elsewhere")
+
+	silent, err := net.Listen("tcp", net.JoinHostPort(w.kubelet.first+"251", "2379")) // a member whose machine hangs
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() }) // nobody is connected any more
+	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) {
+		version.ExternalEtcd.Endpoints = []string{e.url, "https://" + silent.Addr().String()}
+	})
+	require.Eventually(t, func() bool {
+		servers := &appsv1.Deployment{}
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.kubelet.namespace, Name: "kube-apiserver"}, servers))
+		return slices.ContainsFunc(servers.Spec.Template.Spec.Containers[0].Command, func(flag string) bool { return strings.Contains(flag, silent.Addr().String()) })
+	}, patience, tick, "one member that is silent holds nothing up")
+	w.whole(t, "v1.37.2")
 
 	secret := &corev1.Secret{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.kubelet.namespace, Name: "external-etcd-client"}, secret))
