@@ -126,7 +126,7 @@ func (c *cluster) tenantOf(t testing.TB, name string) *cluster {
 // vn-agents, and neither the meta cluster's API server nor nodes and pods there.
 func TestAControlPlaneIsClosed(t *testing.T) {
 	t.Parallel()
-	meta, tenant := connect(t, "meta"), tenant3(t)
+	meta, tenant := connect(t, "meta"), connect(t, provisioned)
 	server, err := url.Parse(meta.config.Host)
 	require.NoError(t, err)
 	manager, err := meta.client.CoreV1().Pods("vc-manager").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=vc-manager"})
