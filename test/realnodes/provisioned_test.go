@@ -47,16 +47,7 @@ spec:
 	meta.run(t, "default", "wait", "virtualcluster/"+name, "--for=condition=Ready", "--timeout=120s")
 	tenant := meta.tenantOf(t, name)
 	const namespace = "first" // it ends with the tenant
-	tenant.apply(t, namespace, `
-apiVersion: v1
-kind: Namespace
-metadata: {name: first, annotations: {scheduler.tenancy.x-k8s.io/slice: '{"cpu": "50m", "memory": "50Mi"}'}}
----
-apiVersion: v1
-kind: ResourceQuota
-metadata: {name: test}
-spec: {hard: {cpu: 50m, memory: 50Mi}}
-`)
+	tenant.room(t, namespace)
 	pod := tenant.create(t, namespace, newPod(t, "hello", "echo hello; exec sleep 3600"))
 	t.Logf("a pod runs on %s %.0f s after the VirtualCluster was applied", pod.Spec.NodeName, time.Since(began).Seconds())
 	eventually(t, "its logs are read", func(context.Context) (bool, error) { // an API server closes its connections once when it has a certificate for vn-agents
@@ -101,6 +92,21 @@ spec: {hard: {cpu: 50m, memory: 50Mi}}
 		return apierrors.IsNotFound(err), ignoreDeleted(err)
 	}), "nothing of it is left")
 	t.Logf("nothing of it is left %.0f s after it was deleted", time.Since(deleted).Seconds())
+}
+
+// room makes a namespace with a quota for one pod.
+func (c *cluster) room(t testing.TB, namespace string) {
+	t.Helper()
+	c.apply(t, namespace, fmt.Sprintf(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: %s, annotations: {scheduler.tenancy.x-k8s.io/slice: '{"cpu": "50m", "memory": "50Mi"}'}}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: test}
+spec: {hard: {cpu: 50m, memory: 50Mi}}
+`, namespace))
 }
 
 // apply applies objects, those without a namespace in this one.

@@ -29,6 +29,7 @@ var withImported = map[string]string{
 	"TestATenantComesAndGoes":   "it makes a tenant of its own",
 	"TestAControlPlaneIsClosed": "it is about the provisioned tenant, whichever is tested",
 	"TestDrills":                "they make a tenant of their own",
+	"TestDiskFull":              "it makes a tenant of its own",
 	"TestPairs":                 "its pods are of all three tenants",
 	"TestWhoReachesOurPrograms": "its pods are of no tenant",
 }
