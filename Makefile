@@ -252,8 +252,8 @@ test-fresh: ## Run the demo in a fresh clone with an empty module cache, and Go,
 	@GO='$(GO)' hack/test-fresh.sh $(FRESH_FLAGS)
 
 .PHONY: test-realnodes
-test-realnodes: realnodes-images ## Run the tests on real nodes and the demo's experiment there, on a bed of their own. Needs root.
-	@GO='$(GO)' MODES='$(REALNODES_MODES)' TEST_FLAGS="$$TEST_ARGS" hack/realnodes/test.sh
+test-realnodes: realnodes-images ## Run the tests on real nodes, with an imported and a provisioned tenant, and the demo's experiment there, on a bed of their own. Needs root.
+	@GO='$(GO)' MODES='$(REALNODES_MODES)' TEST_TENANTS='$(REALNODES_TENANTS)' TEST_FLAGS="$$TEST_ARGS" hack/realnodes/test.sh
 
 # Tests of CONFORMANCE_KUBECONFIG's control plane; FOCUS and SKIP are regular expressions over their names.
 CONFORMANCE_KUBECONFIG ?= _output/realnodes/vc-sample-1.kubeconfig

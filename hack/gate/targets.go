@@ -69,7 +69,7 @@ var targets = []target{
 		},
 	},
 	{
-		name: "realnodes", timeout: 45 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
+		name: "realnodes", timeout: 75 * time.Minute, make: []string{"test-realnodes", "REALNODES_MODES=node"}, again: againInRealnodes, nightly: true,
 		touches: []string{
 			"internal/vnagent", "cmd/vn-agent", "manifests/vn-agent", "hack/setup-vn-agent.sh", "test/realnodes", "hack/realnodes",
 			"internal/controlplane", "internal/provision", "internal/grants", "cmd/vc-manager", "manifests/vc-manager", "manifests/base/vc-manager-grants.yaml",
@@ -106,7 +106,7 @@ var targets = []target{
 	{name: "drills", timeout: 40 * time.Minute, make: []string{"drills"}, again: "make drills", nightly: true, inputs: dependsOn("test/drills")},
 	{name: "upgrade", timeout: 30 * time.Minute, make: []string{"upgrade"}, nightly: true, inputs: dependsOn("test/upgrade")},
 	{
-		name: "realnodes-all", timeout: time.Hour, make: []string{"test-realnodes"}, again: againInRealnodes, nightly: true,
+		name: "realnodes-all", timeout: 2 * time.Hour, make: []string{"test-realnodes"}, again: againInRealnodes, nightly: true,
 		inputs: dependsOn("test/realnodes", "hack/realnodes"),
 	},
 	{name: "versions-1.34", timeout: 2 * time.Hour, make: []string{"test-versions", "MINORS=1.34", "SKIP=" + leftForTheNight}, nightly: true, inputs: dependsOn("test", "hack")},

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Starts a bed, runs the tests of test/realnodes with vn-agent in each of its modes, and after the first time the
-# experiment of the demo, and removes the bed. After a failure it copies the logs of the bed's programs and containers
-# to _output/realnodes-logs. TEST_FLAGS are passed to `go test`.
+# Starts a bed, runs the tests of test/realnodes with vn-agent in each of its modes, with an imported and a provisioned
+# tenant, and after the first mode the experiment of the demo, and removes the bed. After a failure it copies the logs of
+# the bed's programs and containers to _output/realnodes-logs. TEST_FLAGS are passed to `go test`.
 #
-#   MODES  modes of vn-agent, default "node apiserver"
+#   MODES         modes of vn-agent, default "node apiserver"
+#   TEST_TENANTS  tenants that are tested, default "vc-sample-1 vc-sample-3"
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 KEPT=$OUT-logs
@@ -29,10 +30,14 @@ trap 'exit 130' INT TERM
 "$HERE/up.sh"
 cd "$ROOT"
 run_tests() {
-  # shellcheck disable=SC2086
-  REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 40m ${TEST_FLAGS:-} ./test/realnodes/...
+  local tenant
+  for tenant in "${TESTED[@]}"; do
+    # shellcheck disable=SC2086
+    REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 45m ${TEST_FLAGS:-} ./test/realnodes/... -args -tenant "$tenant"
+  done
 }
 read -ra MODES <<<"${MODES:-node apiserver}"
+read -ra TESTED <<<"${TEST_TENANTS:-${IMPORTED[0]} $PROVISIONED}"
 for mode in "${MODES[@]}"; do
   [[ $mode == "$(cat "$OUT/vn-agent-mode")" ]] || "$HERE/vn-agent.sh" "$mode"
   run_tests

@@ -50,6 +50,7 @@ func (p *program) pod(c *ControlPlane) corev1.PodTemplateSpec {
 	container := corev1.Container{
 		Name: p.component, Image: p.template.Image, Command: append([]string{p.component}, p.flags.With(p.template.ExtraArgs).Args()...),
 		Resources: p.template.Resources, Env: memoryLimit(&p.template.Resources),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		// etcd and the API server take minutes over what a machine that died has left; a probe that is answered ends it.
 		StartupProbe:   &corev1.Probe{ProbeHandler: p.probe, PeriodSeconds: 2, FailureThreshold: 300, TimeoutSeconds: 5},
 		LivenessProbe:  &corev1.Probe{ProbeHandler: p.probe, PeriodSeconds: 10, FailureThreshold: 8, TimeoutSeconds: 15},

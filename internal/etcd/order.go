@@ -18,6 +18,8 @@ type Pod struct {
 	// Failed is whether its program was started again, and does not run, and Lost whether it does so with another volume than
 	// its member had: a program that finds its data runs.
 	Failed, Lost bool
+	// DiskFull is whether its program ended last because its disk is full. It goes on by itself when that has room.
+	DiskFull bool
 }
 
 // Action is what is done next. At most one of its fields is set, but for RemoveID; none is: nothing is left to do.
@@ -30,6 +32,8 @@ type Action struct {
 	Defragment string
 	// Disarm is whether the store has room again, and is told so. Full is whether it has none, and nothing else is left to do.
 	Disarm, Full bool
+	// DiskFull is the pod whose disk is full.
+	DiskFull string
 	// Promote is the ID of the member that gets its vote.
 	Promote uint64
 	// Remove is the pod whose member is taken out, and RemoveID the ID of that.
@@ -73,7 +77,7 @@ func next(names []string, pods []Pod, members []Member) Action {
 	for _, pod := range pods {
 		podOf[pod.Name] = pod
 	}
-	var waits string
+	var waits Action
 	for _, member := range members {
 		pod, exists := podOf[member.Name]
 		if exists && member.Sick != "" {
@@ -83,8 +87,8 @@ func next(names []string, pods []Pod, members []Member) Action {
 		}
 		waits = cmp.Or(waits, lacks(member, pod, exists))
 	}
-	if waits != "" {
-		return Action{Wait: waits}
+	if waits != (Action{}) {
+		return waits
 	}
 	return whole(names, podOf, members)
 }
@@ -187,22 +191,27 @@ func silent(pods []Pod) Action {
 	if 2*lost > len(pods) {
 		return Action{Wait: fmt.Sprintf("it does not answer, and %d of %d members have lost their volumes; spec.restoreFrom of the VirtualCluster restores a backup", lost, len(pods))}
 	}
+	if at := slices.IndexFunc(pods, func(pod Pod) bool { return !pod.Ready && pod.DiskFull }); at >= 0 {
+		return Action{DiskFull: pods[at].Name}
+	}
 	return Action{Wait: "it does not answer"}
 }
 
-// lacks returns why a member is not whole, "" when it is.
-func lacks(member Member, pod Pod, exists bool) string {
+// lacks returns what a member that is not whole is waited for, nothing when it is.
+func lacks(member Member, pod Pod, exists bool) Action {
 	switch {
 	case member.Name == "":
-		return "there is a member that is no pod's: remove it with etcdctl"
+		return Action{Wait: "there is a member that is no pod's: remove it with etcdctl"}
 	case !exists:
-		return fmt.Sprintf("%s has no pod", member.Name)
+		return Action{Wait: member.Name + " has no pod"}
+	case member.Sick != "" && pod.DiskFull:
+		return Action{DiskFull: member.Name}
 	case member.Sick != "" && pod.Failed:
-		return fmt.Sprintf("%s is not whole: its program ends. If its data is lost for good, delete its claim and its pod", member.Name)
+		return Action{Wait: member.Name + " is not whole: its program ends. If its data is lost for good, delete its claim and its pod"}
 	case member.Sick != "":
-		return fmt.Sprintf("%s is not whole: %s", member.Name, member.Sick)
+		return Action{Wait: fmt.Sprintf("%s is not whole: %s", member.Name, member.Sick)}
 	case !pod.Ready && !member.Learner: // without a vote it answers no reads, by which readiness is judged
-		return fmt.Sprintf("pod %s is not ready", member.Name)
+		return Action{Wait: fmt.Sprintf("pod %s is not ready", member.Name)}
 	}
-	return ""
+	return Action{}
 }

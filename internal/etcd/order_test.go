@@ -21,6 +21,7 @@ type state struct {
 	outdated        bool
 	ending, doomed  bool
 	failed, lost    bool
+	diskFull        bool
 	// size and inUse are those of its file, of 100 bytes that it may have.
 	size, inUse     int64
 	full            bool
@@ -38,6 +39,18 @@ func TestNext(t *testing.T) {
 		want   etcd.Action
 	}{
 		{name: "nothing is there", wanted: 1, want: etcd.Action{Wait: "it does not answer"}},
+		{name: "the disk of the only one is full", wanted: 1, is: []state{{ordinal: 0, noMember: true, notReady: true, stopped: true, failed: true, diskFull: true}}, want: etcd.Action{DiskFull: "etcd-0"}},
+		{
+			name: "the disk of one is full, and it is not told to lose its data", wanted: 3,
+			is:   []state{{ordinal: 0}, {ordinal: 1, notReady: true, stopped: true, failed: true, diskFull: true, sick: "it does not answer"}, {ordinal: 2}},
+			want: etcd.Action{DiskFull: "etcd-1"},
+		},
+		{name: "a disk was full once", wanted: 1, is: []state{{ordinal: 0, diskFull: true}}},
+		{
+			name: "a volume is lost, and the disk of the next one full", wanted: 3,
+			is:   []state{{ordinal: 0}, {ordinal: 1, notReady: true, stopped: true, failed: true, lost: true, diskFull: true, sick: "it does not answer"}, {ordinal: 2}},
+			want: etcd.Action{Remove: "etcd-1", RemoveID: 101},
+		},
 		{name: "all is as it is to be", wanted: 3, is: []state{{ordinal: 0}, {ordinal: 1, leader: true}, {ordinal: 2}}},
 		{name: "the first one", wanted: 1, is: []state{{ordinal: 0, leader: true}}},
 
@@ -204,7 +217,7 @@ func TestNext(t *testing.T) {
 					name = ""
 				}
 				if !is.noPod {
-					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending, Doomed: is.doomed, Failed: is.failed, Lost: is.lost})
+					pods = append(pods, etcd.Pod{Name: name, Ready: !is.notReady, Running: !is.stopped, Outdated: is.outdated, Ending: is.ending, Doomed: is.doomed, Failed: is.failed, Lost: is.lost, DiskFull: is.diskFull})
 				}
 				if !is.noMember {
 					members = append(members, etcd.Member{Name: name, ID: uint64(100 + is.ordinal), Joined: !is.learner, Learner: is.learner, Leader: is.leader, Sick: is.sick, Size: is.size, InUse: is.inUse, Quota: 100, Full: is.full}) //nolint:gosec // a handful
@@ -227,7 +240,7 @@ func FuzzNext(f *testing.F) {
 			return
 		}
 		one := []etcd.Action{
-			{}, {Wait: action.Wait}, {Replace: action.Replace}, {Add: action.Add}, {Promote: action.Promote}, {Remove: action.Remove, RemoveID: action.RemoveID}, {Defragment: action.Defragment}, {Disarm: true}, {Full: true},
+			{}, {Wait: action.Wait}, {Replace: action.Replace}, {Add: action.Add}, {Promote: action.Promote}, {Remove: action.Remove, RemoveID: action.RemoveID}, {Defragment: action.Defragment}, {Disarm: true}, {Full: true}, {DiskFull: action.DiskFull},
 		}
 		require.Contains(t, one, action, "one thing at most")
 		touches := whole[action.Replace] || slices.Contains(one[3:5], action) || slices.Contains(one[6:8], action)
@@ -254,7 +267,7 @@ func drawn(bits uint64, wanted int) (names []string, pods []etcd.Pod, members []
 		ready, sick := take(2) == 0, take(2) == 0
 		hasPod, isMember := take(4) > 0, take(4) > 0
 		if hasPod {
-			pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Failed: take(2) == 0, Lost: take(3) == 0, Doomed: take(4) == 0})
+			pods = append(pods, etcd.Pod{Name: name, Ready: ready, Running: ready || take(2) == 0, Outdated: take(2) == 0, Failed: take(2) == 0, Lost: take(3) == 0, Doomed: take(4) == 0, DiskFull: take(4) == 0})
 		}
 		if isMember {
 			member := etcd.Member{Name: name, ID: uint64(100 + ordinal), Joined: take(4) > 0, Learner: take(4) == 0, Leader: take(3) == 0, Quota: 100, Size: 50 * int64(take(3)), InUse: 50, Full: take(2) == 0} //nolint:gosec // a handful

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -307,6 +309,10 @@ func (s *store) act(ctx context.Context, action etcd.Action, pods []corev1.Pod, 
 	case action.Full:
 		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonStoreFull, Message: "etcd is full and takes no writes: delete a fifth of what the tenant has there. It has room about ten minutes after that, " +
 			"or with a larger quota-backend-bytes, 3221225472 at most, in spec.etcd.extraArgs of the ClusterVersion"}
+	case action.DiskFull != "":
+		why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonDiskFull, Message: fmt.Sprintf(
+			"The disk of %s is full: give the volume of claim %s room. It starts by itself within five minutes of that, with all that was written", action.DiskFull,
+			controlplane.ClaimName(action.DiskFull, s.state.Generation))}
 	case action.Promote != 0:
 		why, err = s.waits("a member that was added catches up"), c.Promote(ctx, action.Promote)
 	case action.Wait != "":
@@ -352,10 +358,18 @@ func (s *store) pods(ctx context.Context) ([]corev1.Pod, []etcd.Pod, error) {
 			Failed: slices.ContainsFunc(pod.Status.ContainerStatuses, func(container corev1.ContainerStatus) bool {
 				return container.Name == controlplane.Etcd && container.State.Running == nil && container.RestartCount > 0
 			}),
+			DiskFull: slices.ContainsFunc(pod.Status.ContainerStatuses, endedByFullDisk),
 			Outdated: pod.Labels[appsv1.ControllerRevisionHashLabelKey] != s.set.Status.UpdateRevision,
 		})
 	}
 	return list.Items, states, nil
+}
+
+// endedByFullDisk returns whether a container that is not ready ended last because it could not write: its last words are
+// in its status.
+func endedByFullDisk(container corev1.ContainerStatus) bool {
+	ended := cmp.Or(container.State.Terminated, container.LastTerminationState.Terminated)
+	return !container.Ready && ended != nil && strings.Contains(ended.Message, syscall.ENOSPC.Error())
 }
 
 // claims says of each pod which claim it has, read without a cache.

@@ -348,6 +348,33 @@ func TestAFullStore(t *testing.T) {
 	require.Empty(t, missing)
 }
 
+// TestAFullDisk: a member that ended for a lack of room is waited for, by the name of its volume, until it is ready.
+func TestAFullDisk(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.whole()
+	b.runs(0, false)
+	pod := &corev1.Pod{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: root, Name: "etcd-0"}, pod))
+	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+		ExitCode: 1, Message: `{"level":"fatal","msg":"failed to commit tx","error":"write /var/lib/etcd/data/member/snap/db: no space left on device"}`,
+	}
+	require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), pod))
+	list := b.store.list
+	b.store.list = nil
+	b.reconcile()
+	missing, _ := b.conditions()
+	require.Equal(t, map[string]string{"EtcdReady": "DiskFull", "UpToDate": "DiskFull"}, missing)
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "acme"}, vc))
+	require.Contains(t, meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionEtcdReady).Message, "claim data-etcd-0")
+	b.store.list = list
+	b.runs(0, true)
+	b.reconcile()
+	missing, _ = b.conditions()
+	require.Empty(t, missing)
+}
+
 // TestADoomedClaim: a pod whose claim ends with it is not replaced.
 func TestADoomedClaim(t *testing.T) {
 	t.Parallel()

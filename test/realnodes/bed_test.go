@@ -95,9 +95,9 @@ func connectBy(t testing.TB, name, kubeconfig string) *cluster {
 	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
 }
 
-func tenant1(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-1") }
+// tenant1 returns the tenant that is tested, tenant2 another one.
+func tenant1(t testing.TB) *cluster { t.Helper(); return connect(t, *tested) }
 func tenant2(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-2") }
-func tenant3(t testing.TB) *cluster { t.Helper(); return connect(t, "vc-sample-3") }
 
 // kubectl returns a kubectl command for this cluster and namespace, not started. The end of the test kills it.
 func (c *cluster) kubectl(t testing.TB, namespace string, arguments ...string) *exec.Cmd {

@@ -18,11 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// drilled is a tenant whose control plane has three members of etcd and two API servers.
+// drilled is a tenant of a test.
 type drilled struct {
 	meta *cluster
 	name string
 	key  string
+	// members of etcd and API servers are so many.
+	members, servers int
+	// number makes its ranges and ports its own.
+	number int
 	// written is how many ConfigMaps it has.
 	written int
 }
@@ -31,7 +35,7 @@ type drilled struct {
 // lost, and nobody lends a hand.
 func TestDrills(t *testing.T) {
 	t.Parallel()
-	d := newDrilled(t)
+	d := newDrilled(t, &drilled{name: "drilled", members: 3, servers: 2, number: 101})
 	d.drill(t, "a member of etcd is killed", func() { d.kill(t, "etcd-1") })
 	d.drill(t, "two members of etcd are killed", func() { d.kill(t, "etcd-0", "etcd-2") })
 	d.drill(t, "all pods of etcd are deleted", func() { d.meta.run(t, d.key, "delete", "pods", "etcd-0", "etcd-1", "etcd-2") })
@@ -70,6 +74,7 @@ func TestDrills(t *testing.T) {
 		d.rotated(t, "True")
 	})
 	t.Logf("a rotation takes %.0f s", time.Since(began).Seconds())
+	d.meta.shortLived(t, d.name)
 }
 
 // upgrade gives etcd and the API servers another argument.
@@ -121,12 +126,13 @@ func (d *drilled) upgradeSick(t *testing.T) {
 }
 
 // newDrilled makes such a tenant, which ends with the test.
-func newDrilled(t *testing.T) *drilled {
+func newDrilled(t *testing.T, d *drilled) *drilled {
 	t.Helper()
-	d := &drilled{meta: connect(t, "meta"), name: "drilled"}
+	d.meta = connect(t, "meta")
 	spec := d.meta.run(t, "default", "get", "clusterversion", "v1.37", "-o", `jsonpath={.spec}`)
 	d.meta.apply(t, "default", fmt.Sprintf(`{"apiVersion": "tenancy.x-k8s.io/v1alpha1", "kind": "ClusterVersion", "metadata": {"name": %q}, "spec": %s}`, d.name, spec))
-	d.meta.run(t, "default", "patch", "clusterversion", d.name, "--type=merge", "-p", `{"spec": {"backup": null, "etcd": {"replicas": 3}, "apiServer": {"replicas": 2}}}`)
+	d.meta.run(t, "default", "patch", "clusterversion", d.name, "--type=merge", "-p", fmt.Sprintf(
+		`{"spec": {"backup": null, "etcd": {"replicas": %d}, "apiServer": {"replicas": %d}}}`, d.members, d.servers))
 	t.Cleanup(func() {
 		for _, object := range []string{"virtualcluster/", "clusterversion/"} {
 			output, err := d.meta.command(context.WithoutCancel(t.Context()), t, "default", "delete", object+d.name, "--ignore-not-found", "--timeout=180s").CombinedOutput()
@@ -136,9 +142,9 @@ func newDrilled(t *testing.T) *drilled {
 		}
 	})
 	d.drill(t, "it is made", func() {
-		d.meta.apply(t, "default", fmt.Sprintf(`{"apiVersion": "tenancy.x-k8s.io/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": "drilled", "namespace": "default"}, "spec": {
-			"clusterVersionName": "drilled", "serviceCIDRs": ["10.101.0.0/16"], "serviceNodePortRange": "32600-32699",
-			"exposure": {"type": "NodePort", "hosts": [%q], "nodePort": 30445}}}`, addressOfNode(t, d.meta, "node-1")))
+		d.meta.apply(t, "default", fmt.Sprintf(`{"apiVersion": "tenancy.x-k8s.io/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": %[1]q, "namespace": "default"}, "spec": {
+			"clusterVersionName": %[1]q, "serviceCIDRs": ["10.%[2]d.0.0/16"], "serviceNodePortRange": "%[3]d00-%[3]d49",
+			"exposure": {"type": "NodePort", "hosts": [%[4]q], "nodePort": %[5]d}}}`, d.name, d.number, 225+d.number, addressOfNode(t, d.meta, "node-1"), 30344+d.number))
 		d.meta.run(t, "default", "wait", "virtualcluster/"+d.name, "--for=create", "--timeout=10s")
 		d.meta.run(t, "default", "wait", "virtualcluster/"+d.name, "--for=condition=UpToDate", "--timeout=300s")
 		d.key = d.meta.run(t, "default", "get", "virtualcluster", d.name, "-o", "jsonpath={.status.clusterNamespace}")
@@ -202,7 +208,7 @@ func (d *drilled) drill(t *testing.T, what string, happens func()) {
 	whole := until(func(ctx context.Context) (bool, error) {
 		said, err := d.meta.try(t, "default", "get", "virtualcluster", d.name, "-o", `jsonpath={.status.conditions[?(@.type=="UpToDate")].status}`)
 		ready, others := d.meta.try(t, d.key, "get", "statefulset/etcd", "deployment/kube-apiserver", "deployment/kube-controller-manager", "-o", `jsonpath={range .items[*]}{.status.readyReplicas} {end}`)
-		return err == nil && others == nil && said == "True" && ready == "3 2 1 ", nil
+		return err == nil && others == nil && said == "True" && ready == fmt.Sprintf("%d %d 1 ", d.members, d.servers), nil
 	})
 	list, err := tenant.client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)

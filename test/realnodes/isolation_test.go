@@ -101,19 +101,20 @@ func TestVNAgentRefuses(t *testing.T) {
 	t.Parallel()
 	pods := newTwins(t, "refused")
 	authority := readPair(t, filepath.Join(bed(t), "pki", "vn-agent-client-ca"))
-	own := readPair(t, filepath.Join(bed(t), "pki", "vc-sample-1", "kubelet-client"))
-	me, other := certificateName(t, "vc-sample-1"), certificateName(t, "vc-sample-2")
+	mine := tenant1(t).name
+	own := readPair(t, filepath.Join(bed(t), "pki", mine, "kubelet-client"))
+	me, other := certificateName(t, mine), certificateName(t, tenant2(t).name)
 	inAnHour, aMinuteAgo := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
 	logs := fmt.Sprintf("/containerLogs/%s/%s/main", pods.namespace, pods.mine.Name)
 	whose := fmt.Sprintf("/run/%s/%s/main?cmd=cat+/tmp/whose", pods.namespace, pods.mine.Name)
 
 	t.Run("twin: the own certificate", func(t *testing.T) {
-		require.Equal(t, answer{200, "this is vc-sample-1\n"}, ask(t, pods.agent, own, http.MethodGet, logs))
-		require.Equal(t, answer{200, "vc-sample-1\n"}, ask(t, pods.agent, own, http.MethodPost, whose))
+		require.Equal(t, answer{200, "this is " + mine + "\n"}, ask(t, pods.agent, own, http.MethodGet, logs))
+		require.Equal(t, answer{200, mine + "\n"}, ask(t, pods.agent, own, http.MethodPost, whose))
 	})
 	t.Run("twin: a certificate made here", func(t *testing.T) {
 		made := makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, authority)
-		require.Equal(t, answer{200, "this is vc-sample-1\n"}, ask(t, pods.agent, made, http.MethodGet, logs))
+		require.Equal(t, answer{200, "this is " + mine + "\n"}, ask(t, pods.agent, made, http.MethodGet, logs))
 	})
 	for name, shown := range map[string]*tls.Certificate{
 		"no certificate":                    nil,
@@ -122,7 +123,7 @@ func TestVNAgentRefuses(t *testing.T) {
 		"expired":                           makePair(t, me, tenancyv1alpha1.OrganisationTenants, aMinuteAgo, authority),
 		"without the organisation":          makePair(t, me, "", inAnHour, authority),
 		"of administrators":                 makePair(t, me, "system:masters", inAnHour, authority),
-		"of the tenant's own CA":            makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, readPair(t, filepath.Join(bed(t), "pki", "vc-sample-1", "ca"))),
+		"of the tenant's own CA":            makePair(t, me, tenancyv1alpha1.OrganisationTenants, inAnHour, readPair(t, filepath.Join(bed(t), "pki", mine, "ca"))),
 		"the super cluster's administrator": readPair(t, filepath.Join(bed(t), "pki", "r1", "admin")),
 		"vn-agent's own":                    readPair(t, filepath.Join(bed(t), "pki", "r1-vn-agent")),
 	} {
@@ -143,18 +144,18 @@ func TestVNAgentRefuses(t *testing.T) {
 func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	pods := newTwins(t, "others")
-	others := tenant2(t)
-	only := others.create(t, others.namespace(t, "only-others", 1), newPod(t, "only", "echo secret of vc-sample-2; exec sleep 3600"))
-	own, theirs := readPair(t, filepath.Join(bed(t), "pki", "vc-sample-1", "kubelet-client")), readPair(t, filepath.Join(bed(t), "pki", "vc-sample-2", "kubelet-client"))
+	mine, others := tenant1(t).name, tenant2(t)
+	only := others.create(t, others.namespace(t, "only-others", 1), newPod(t, "only", "echo secret of "+others.name+"; exec sleep 3600"))
+	own, theirs := readPair(t, filepath.Join(bed(t), "pki", mine, "kubelet-client")), readPair(t, filepath.Join(bed(t), "pki", others.name, "kubelet-client"))
 	name := pods.mine.Name
 
 	t.Run("twin: the other gets it", func(t *testing.T) {
-		require.Equal(t, answer{200, "secret of vc-sample-2\n"}, ask(t, vnAgents(t)[only.Spec.NodeName], theirs, http.MethodGet, "/containerLogs/only-others/only/main"))
+		require.Equal(t, answer{200, "secret of " + others.name + "\n"}, ask(t, vnAgents(t)[only.Spec.NodeName], theirs, http.MethodGet, "/containerLogs/only-others/only/main"))
 	})
 	t.Run("names of others", func(t *testing.T) {
 		absent := ask(t, pods.agent, own, http.MethodGet, "/containerLogs/nobody/nobody/main")
 		require.Equal(t, http.StatusNotFound, absent.code)
-		for _, names := range []string{"only-others/only", pods.othersSuperNamespace + "/" + name, pods.superNamespace + "/" + name, "kube-system/coredns", certificateName(t, "vc-sample-2") + "-only-others/only"} {
+		for _, names := range []string{"only-others/only", pods.othersSuperNamespace + "/" + name, pods.superNamespace + "/" + name, "kube-system/coredns", certificateName(t, others.name) + "-only-others/only"} {
 			for _, agent := range []string{pods.agent, vnAgents(t)[only.Spec.NodeName]} {
 				require.Equal(t, absent, ask(t, agent, own, http.MethodGet, "/containerLogs/"+names+"/main"), names)
 				for _, path := range []string{"/exec/" + names + "/main?command=id&output=1", "/attach/" + names + "/main?output=1", "/portForward/" + names, "/run/" + names + "/main?cmd=id"} {
@@ -166,12 +167,12 @@ func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 			return fmt.Sprintf("/run/%s/%s/%s/main?cmd=cat+/tmp/whose", pods.namespace, name, of.UID)
 		}
 		require.Equal(t, absent, ask(t, pods.agent, own, http.MethodPost, uid(pods.others)))
-		require.Equal(t, answer{200, "vc-sample-1\n"}, ask(t, pods.agent, own, http.MethodPost, uid(pods.mine)))
+		require.Equal(t, answer{200, mine + "\n"}, ask(t, pods.agent, own, http.MethodPost, uid(pods.mine)))
 	})
 	t.Run("headers have no effect", func(t *testing.T) {
-		for _, forged := range []string{certificateName(t, "vc-sample-2"), "system:admin"} {
+		for _, forged := range []string{certificateName(t, others.name), "system:admin"} {
 			got := ask(t, pods.agent, own, http.MethodGet, fmt.Sprintf("/containerLogs/%s/%s/main", pods.namespace, name), identityHeaders(forged))
-			require.Equal(t, answer{200, "this is vc-sample-1\n"}, got)
+			require.Equal(t, answer{200, "this is " + mine + "\n"}, got)
 		}
 		got := ask(t, pods.agent, own, http.MethodGet, fmt.Sprintf("/containerLogs/%s/%s/main", pods.namespace, name), func(r *http.Request) { r.Header.Set("X-Large", strings.Repeat("x", 4<<20)) })
 		require.Contains(t, []int{http.StatusRequestHeaderFieldsTooLarge, 0}, got.code, "oversized headers")
@@ -192,10 +193,10 @@ func TestVNAgentGivesNothingOfOthers(t *testing.T) {
 		}
 		code, body := askRaw(t, pods.agent, own, fmt.Sprintf("/containerLogs/%s/%s/main", pods.namespace, name))
 		require.Equal(t, http.StatusOK, code)
-		require.Contains(t, body, "this is vc-sample-1")
+		require.Contains(t, body, "this is "+mine)
 	})
 	t.Run("lists", func(t *testing.T) {
-		leaks := []string{"vc-sample-2", "only-others", string(only.UID), string(pods.others.UID), certificateName(t, "vc-sample-1"), certificateName(t, "vc-sample-2")}
+		leaks := []string{others.name, "only-others", string(only.UID), string(pods.others.UID), certificateName(t, mine), certificateName(t, others.name)}
 		for _, path := range []string{"/pods", "/stats/summary", "/metrics/resource", "/metrics/cadvisor", "/metrics/probes"} {
 			// A kubelet has metrics of a new container only after some seconds.
 			eventually(t, path+" holds the own pod", func(context.Context) (bool, error) {

@@ -140,7 +140,7 @@ var pairsPorts = map[string]string{"tcp": "8080", "udp": "8081"}
 // network for a while.
 func TestPairs(t *testing.T) {
 	nodes := []string{"r1.node-1", "r2.node-1"}
-	tenants := []*cluster{tenant1(t), tenant2(t), tenant3(t)}
+	tenants := []*cluster{connect(t, imported), tenant2(t), connect(t, provisioned)}
 	run := func(round int) (ends []end) {
 		for _, tenant := range tenants {
 			for i, node := range nodes {
@@ -216,8 +216,8 @@ func tryPair(t *testing.T, from, to end, protocol string, want bool, patience ti
 	}
 }
 
-// listen accepts connections at an address that the host answers for until the end of the test, and returns where.
-func listen(t *testing.T, address string) string {
+// answerFor lets the host answer for an address until the end of the test.
+func answerFor(t *testing.T, address string) {
 	t.Helper()
 	ip := func(ctx context.Context, verb string) ([]byte, error) {
 		return exec.CommandContext(ctx, "ip", "address", verb, address+"/32", "dev", bridge).CombinedOutput()
@@ -232,6 +232,12 @@ func listen(t *testing.T, address string) string {
 			t.Errorf("removing %s: %v: %s", address, err, output)
 		}
 	})
+}
+
+// listen accepts connections at an address that the host answers for until the end of the test, and returns where.
+func listen(t *testing.T, address string) string {
+	t.Helper()
+	answerFor(t, address)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })

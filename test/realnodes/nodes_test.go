@@ -5,9 +5,7 @@ package realnodes_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,6 +213,8 @@ func TestDaemonSet(t *testing.T) {
 func TestNodePort(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
+	const caller = "198.51.100.3"
+	answerFor(t, caller)
 	namespace := tenant.namespace(t, "node-port", 4)
 	want := sets.New[string]()
 	for i, node := range []string{"r1.node-2", "r2.node-1"} {
@@ -224,7 +224,9 @@ func TestNodePort(t *testing.T) {
 		t.Run(node, func(t *testing.T) {
 			answered := sets.New[string]()
 			eventually(t, "both pods answer at "+address, func(ctx context.Context) (bool, error) {
-				answered.Insert(hostnameAt(ctx, address)...)
+				if name, err := askFrom(ctx, caller, "http://"+address+"/hostname"); err == nil { // else the node does not know the port yet
+					answered.Insert(name)
+				}
 				return answered.Equal(want), nil
 			})
 		})
@@ -236,6 +238,8 @@ func TestNodePort(t *testing.T) {
 func TestSameZone(t *testing.T) {
 	t.Parallel()
 	tenant := tenant1(t)
+	const caller = "198.51.100.4"
+	answerFor(t, caller)
 	namespace := tenant.namespace(t, "same-zone", 6)
 	want := map[string]sets.Set[string]{"a": sets.New[string](), "b": sets.New[string]()}
 	for node, zone := range zones {
@@ -249,7 +253,9 @@ func TestSameZone(t *testing.T) {
 			eventually(t, "the pods of the zone answer at "+address, func(ctx context.Context) (bool, error) {
 				answered = sets.New[string]()
 				for range 20 {
-					answered.Insert(hostnameAt(ctx, address)...)
+					if name, err := askFrom(ctx, caller, "http://"+address+"/hostname"); err == nil {
+						answered.Insert(name)
+					}
 				}
 				return answered.Equal(want[zones[node]]), nil
 			})
@@ -276,7 +282,7 @@ func (c *cluster) publish(t *testing.T, namespace string, service *corev1.Servic
 	service, err := c.client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
 	require.NoError(t, err)
 	port := int(service.Spec.Ports[0].NodePort)
-	require.True(t, port >= 30000 && port <= 30499, "%d is not in the tenant's range", port)
+	require.Equal(t, nodePorts[c.name], port/500*500, "%d is not in the tenant's range", port)
 	addresses := map[string]string{}
 	for _, name := range bedNodes {
 		superCluster, superNode, _ := strings.Cut(name, ".")
@@ -285,26 +291,6 @@ func (c *cluster) publish(t *testing.T, namespace string, service *corev1.Servic
 		addresses[name] = net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(port))
 	}
 	return addresses
-}
-
-// hostnameAt returns the name of the pod that answers a connection of its own at an address, nothing if none does: the
-// node may not know the port yet.
-func hostnameAt(ctx context.Context, address string) []string {
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/hostname", nil)
-	if err != nil {
-		return nil
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = response.Body.Close() }()
-	name, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil
-	}
-	return []string{string(name)}
 }
 
 // waits waits until the scheduler has refused a pod for a reason, and for another second in which it stays so.

@@ -47,16 +47,7 @@ spec:
 	meta.run(t, "default", "wait", "virtualcluster/"+name, "--for=condition=Ready", "--timeout=120s")
 	tenant := meta.tenantOf(t, name)
 	const namespace = "first" // it ends with the tenant
-	tenant.apply(t, namespace, `
-apiVersion: v1
-kind: Namespace
-metadata: {name: first, annotations: {scheduler.tenancy.x-k8s.io/slice: '{"cpu": "50m", "memory": "50Mi"}'}}
----
-apiVersion: v1
-kind: ResourceQuota
-metadata: {name: test}
-spec: {hard: {cpu: 50m, memory: 50Mi}}
-`)
+	tenant.room(t, namespace)
 	pod := tenant.create(t, namespace, newPod(t, "hello", "echo hello; exec sleep 3600"))
 	t.Logf("a pod runs on %s %.0f s after the VirtualCluster was applied", pod.Spec.NodeName, time.Since(began).Seconds())
 	eventually(t, "its logs are read", func(context.Context) (bool, error) { // an API server closes its connections once when it has a certificate for vn-agents
@@ -103,6 +94,21 @@ spec: {hard: {cpu: 50m, memory: 50Mi}}
 	t.Logf("nothing of it is left %.0f s after it was deleted", time.Since(deleted).Seconds())
 }
 
+// room makes a namespace with a quota for one pod.
+func (c *cluster) room(t testing.TB, namespace string) {
+	t.Helper()
+	c.apply(t, namespace, fmt.Sprintf(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: %s, annotations: {scheduler.tenancy.x-k8s.io/slice: '{"cpu": "50m", "memory": "50Mi"}'}}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: test}
+spec: {hard: {cpu: 50m, memory: 50Mi}}
+`, namespace))
+}
+
 // apply applies objects, those without a namespace in this one.
 func (c *cluster) apply(t testing.TB, namespace, objects string) {
 	t.Helper()
@@ -123,10 +129,10 @@ func (c *cluster) tenantOf(t testing.TB, name string) *cluster {
 }
 
 // TestAControlPlaneIsClosed: the API server that vc-manager made calls what its tenant writes into a Node. It reaches
-// vn-agents, and neither the meta cluster's API server nor nodes and pods there.
+// vn-agents, and neither the meta cluster's API server nor nodes and pods there. It is not parallel: TestDrills lets other
+// pods of vc-manager run.
 func TestAControlPlaneIsClosed(t *testing.T) {
-	t.Parallel()
-	meta, tenant := connect(t, "meta"), tenant3(t)
+	meta, tenant := connect(t, "meta"), connect(t, provisioned)
 	server, err := url.Parse(meta.config.Host)
 	require.NoError(t, err)
 	manager, err := meta.client.CoreV1().Pods("vc-manager").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=vc-manager"})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"testing"
@@ -23,7 +24,8 @@ import (
 // of both super clusters. Then the home of its namespace is drained, and the address is that of the other super
 // cluster. It is not parallel: everything leaves r1, and the policy of all changes.
 func TestLoadBalancer(t *testing.T) {
-	const namespace = "balanced"
+	const namespace, caller = "balanced", "198.51.100.2"
+	answerFor(t, caller)
 	meta, tenant := connect(t, "meta"), tenant1(t)
 	afterwardsWhole(t)
 	patchPolicy(t, `{"spec":{"limits":{"loadBalancers":5}}}`, `{"spec":{"limits":{"loadBalancers":0}}}`)
@@ -61,7 +63,7 @@ func TestLoadBalancer(t *testing.T) {
 	eventually(t, "the tenant is told the address in r1", told(addresses["r1"]))
 	answered := sets.New[string]()
 	eventually(t, "both pods answer there", func(ctx context.Context) (bool, error) {
-		if name, err := askHTTP(ctx, "http://"+addresses["r1"]+"/hostname"); err == nil {
+		if name, err := askFrom(ctx, caller, "http://"+addresses["r1"]+"/hostname"); err == nil {
 			answered.Insert(name)
 		}
 		return answered.Equal(want), nil
@@ -70,22 +72,32 @@ func TestLoadBalancer(t *testing.T) {
 	meta.drain(t, "r1")
 	eventually(t, "the tenant is told the address in r2", told(addresses["r2"]))
 	eventually(t, "a pod answers there", func(ctx context.Context) (bool, error) {
-		name, err := askHTTP(ctx, "http://"+addresses["r2"]+"/hostname")
+		name, err := askFrom(ctx, caller, "http://"+addresses["r2"]+"/hostname")
 		return err == nil && want.Has(name), nil
 	})
 	eventually(t, "nothing answers at the old address", func(ctx context.Context) (bool, error) {
-		_, err := askHTTP(ctx, "http://"+addresses["r1"]+"/hostname")
+		_, err := askFrom(ctx, caller, "http://"+addresses["r1"]+"/hostname")
 		return err != nil, nil
 	})
 }
 
 // askHTTP returns the answer to a request on a connection of its own.
 func askHTTP(ctx context.Context, url string) (string, error) {
+	return askFrom(ctx, "", url)
+}
+
+// askFrom is askHTTP from an address of the host. Its usual one is also that of API servers of the pool, which tenants'
+// pods let in only where it is that of their own.
+func askFrom(ctx context.Context, address, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err //nolint:wrapcheck // only looked at
 	}
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	dialer := &net.Dialer{}
+	if address != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(address)}
+	}
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}}
 	response, err := client.Do(request)
 	if err != nil {
 		return "", err //nolint:wrapcheck // only looked at

@@ -110,6 +110,8 @@ const (
 	ReasonWhole = "Whole"
 	// ReasonStoreFull: etcd takes no writes, because it is as large as it may be. The message says what to do.
 	ReasonStoreFull = "StoreFull"
+	// ReasonDiskFull: the volume of a member of etcd, which the message names, is full. It waits for room there.
+	ReasonDiskFull = "DiskFull"
 	// ReasonDefragmenting: etcd is nearly as large as it may be, and members give back what is free in their files.
 	ReasonDefragmenting = "Defragmenting"
 	// ReasonProgressing: it is being made. The message says what is waited for.

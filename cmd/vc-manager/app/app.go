@@ -44,6 +44,10 @@ import (
 // maxPrefixes bounds the ranges of a flag: a NetworkPolicy of each tenant has them.
 const maxPrefixes = 64
 
+// leastValidity is the least life of certificates: the third that is left of it when they are renewed is as long as
+// kubelets take to write Secrets into pods.
+const leastValidity = 5 * time.Minute
+
 // leaseName is the name of the Lease by which replicas elect their leader.
 const leaseName = "vc-manager"
 
@@ -93,7 +97,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
 		`address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	flags.DurationVar(&o.CertificateValidity, "certificate-validity", o.CertificateValidity,
-		"how long the certificates of control planes are valid, at least 1h. Each is renewed after two thirds of it, and nothing is restarted for it")
+		"how long the certificates of control planes are valid, at least 5m. Each is renewed after two thirds of it, and nothing is restarted for it. With each, streams of exec and logs end once, and syncers list "+
+			"all of a tenant anew; below 20m, controller managers are refused once, too, because they read theirs every five minutes")
 	flags.StringVar(&o.AgentsNamespace, "vn-agent-namespace", o.AgentsNamespace,
 		`namespace of the meta cluster with Secret vn-agent-client-ca, which signs what tenants show to vn-agents, and ConfigMap vn-agent-serving-ca (ca.crt). Without the Secret, or with "", no tenant gets any. In another namespace than its own vc-manager needs a Role to get these two`)
 	flags.StringVar(&o.BaseVersion, "base-cluster-version", o.BaseVersion,
@@ -106,8 +111,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 
 // Validate returns one error for each value that cannot be used, joined; nil where all can.
 func (o *Options) Validate() error {
-	if o.CertificateValidity < time.Hour {
-		return fmt.Errorf("--certificate-validity %s: use 1h or more", o.CertificateValidity)
+	if o.CertificateValidity < leastValidity {
+		return fmt.Errorf("--certificate-validity %s: use %s or more", o.CertificateValidity, leastValidity)
 	}
 	_, err := o.network()
 	return err

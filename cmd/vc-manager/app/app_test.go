@@ -23,7 +23,7 @@ func TestCommandRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"certificates of minutes":           {args: []string{"--certificate-validity=5m"}, want: "--certificate-validity 5m0s: use 1h or more"},
+		"certificates of four minutes":      {args: []string{"--certificate-validity=4m"}, want: "--certificate-validity 4m0s: use 5m0s or more"},
 		"what may be reached is no range":   {args: []string{"--reachable-cidrs=10.0.0.0"}, want: `--reachable-cidrs: netip.ParsePrefix("10.0.0.0"): no '/'`},
 		"what is closed is no range":        {args: []string{"--closed-cidrs=10.0.0.0/8,all"}, want: "--closed-cidrs: "},
 		"an unknown format of logs":         {args: []string{"--logging-format=xml"}, want: "Unsupported log format"},
