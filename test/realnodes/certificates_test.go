@@ -103,7 +103,8 @@ type beats struct {
 	name, namespace string
 	watch           watch.Interface
 	n               int
-	// shown is when the certificate ends that an API server showed last, and seen how old each was when it was first shown.
+	// shown is when the certificate ends that an API server showed last, and seen how old each was when it was shown
+	// first.
 	shown time.Time
 	seen  []time.Duration
 }
