@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts a bed, runs the tests of test/realnodes with vn-agent in each of its modes, with an imported and a provisioned
-# tenant, and after the first mode the experiment of the demo, and removes the bed. After a failure it copies the logs of
-# the bed's programs and containers to _output/realnodes-logs. TEST_FLAGS are passed to `go test`.
+# tenant, and after the first mode the experiment of the demo, and removes the bed. After a failure it copies the logs
+# of the bed's programs and containers to _output/realnodes-logs. TEST_FLAGS are passed to `go test`.
 #
 #   MODES         modes of vn-agent, default "node apiserver"
 #   TEST_TENANTS  tenants that are tested, default "vc-sample-1 vc-sample-3"

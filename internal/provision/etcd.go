@@ -365,8 +365,8 @@ func (s *store) pods(ctx context.Context) ([]corev1.Pod, []etcd.Pod, error) {
 	return list.Items, states, nil
 }
 
-// endedByFullDisk returns whether a container that is not ready ended last because it could not write: its last words are
-// in its status.
+// endedByFullDisk returns whether a container that is not ready ended last because it could not write: its last words
+// are in its status.
 func endedByFullDisk(container corev1.ContainerStatus) bool {
 	ended := cmp.Or(container.State.Terminated, container.LastTerminationState.Terminated)
 	return !container.Ready && ended != nil && strings.Contains(ended.Message, syscall.ENOSPC.Error())

@@ -129,8 +129,8 @@ func (c *cluster) tenantOf(t testing.TB, name string) *cluster {
 }
 
 // TestAControlPlaneIsClosed: the API server that vc-manager made calls what its tenant writes into a Node. It reaches
-// vn-agents, and neither the meta cluster's API server nor nodes and pods there. It is not parallel: TestDrills lets other
-// pods of vc-manager run.
+// vn-agents, and neither the meta cluster's API server nor nodes and pods there. It is not parallel: TestDrills lets
+// other pods of vc-manager run.
 func TestAControlPlaneIsClosed(t *testing.T) {
 	meta, tenant := connect(t, "meta"), connect(t, provisioned)
 	server, err := url.Parse(meta.config.Host)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The bed's tenants of either kind: the control plane of one runs as processes of the host, vc-manager makes that of the
-// other. vc-sample-2, which is imported too, is the other tenant of both.
+// The bed's tenants of either kind: the control plane of one runs as processes of the host, vc-manager makes that of
+// the other. vc-sample-2, which is imported too, is the other tenant of both.
 const (
 	imported    = "vc-sample-1"
 	provisioned = "vc-sample-3"

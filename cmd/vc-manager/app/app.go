@@ -97,7 +97,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
 		`address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	flags.DurationVar(&o.CertificateValidity, "certificate-validity", o.CertificateValidity,
-		"how long the certificates of control planes are valid, at least 5m. Each is renewed after two thirds of it, and nothing is restarted for it. With each, streams of exec and logs end once, and syncers list "+
+		"how long the certificates of control planes are valid, at least 5m. Each is renewed after two thirds of it, and nothing is restarted for it. With each, streams of exec and logs end once, one that begins then fails, and syncers list "+
 			"all of a tenant anew; below 20m, controller managers are refused once, too, because they read theirs every five minutes")
 	flags.StringVar(&o.AgentsNamespace, "vn-agent-namespace", o.AgentsNamespace,
 		`namespace of the meta cluster with Secret vn-agent-client-ca, which signs what tenants show to vn-agents, and ConfigMap vn-agent-serving-ca (ca.crt). Without the Secret, or with "", no tenant gets any. In another namespace than its own vc-manager needs a Role to get these two`)
