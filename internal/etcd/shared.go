@@ -104,7 +104,7 @@ func (s *Shared) identify(ctx context.Context) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(slices.DeleteFunc(ids, func(id uint64) bool { return id == 0 }))))
 	switch len(ids) {
 	case 0:
-		return fmt.Errorf("asking etcd who it is: %w", errors.Join(append(errs, s.greet(ctx, endpoints[0]))...))
+		return fmt.Errorf("asking etcd who it is: %w", errors.Join(errors.Join(errs...), s.greet(ctx, endpoints[0])))
 	case 1:
 		s.id = ids[0]
 		return nil

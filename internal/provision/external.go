@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,6 +120,17 @@ func (r *Reconciler) join(ctx context.Context, plane *controlplane.ControlPlane,
 	}
 	plane.External, plane.Trusted[controlplane.EtcdCA] = external, string(authorities.members)
 	return kept.keep(ctx, controlplane.ExternalClient, corev1.SecretTypeTLS, secret, dataOf(pair))
+}
+
+// renewExternal is join, with what a report says of it. again is shortened to when that certificate is due.
+func (r *Reconciler) renewExternal(ctx context.Context, plane *controlplane.ControlPlane, kept *secrets, report *report, again *time.Duration) error {
+	if err := r.join(ctx, plane, kept); err != nil {
+		report.judge(err)
+		return err
+	}
+	*again = kept.until(*again)
+	report.ends = ptr.To(metav1.NewTime(kept.ends))
+	return nil
 }
 
 // dialExternal connects to an external store as root.

@@ -186,7 +186,9 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	case virtualclusters.IsPaused(vc):
 		err = r.pause(ctx, vc, report)
 	default:
-		err = r.provision(ctx, plane, kept, report, again)
+		if err = r.renewExternal(ctx, plane, kept, report, again); err == nil {
+			err = r.provision(ctx, plane, report, again)
+		}
 		err = errors.Join(err, r.expose(ctx, plane, report, again))
 	}
 	if err != nil || report.version == "" {
@@ -282,28 +284,14 @@ func (r *Reconciler) certificates(
 }
 
 // provision makes the next part. again is shortened to when a store that is not whole is asked again.
-func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, kept *secrets, report *report, again *time.Duration) error {
-	if err := r.join(ctx, plane, kept); err != nil {
-		report.judge(err)
-		return err
-	}
-	*again = kept.until(*again)
-	report.ends = ptr.To(metav1.NewTime(kept.ends))
+func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
 	version, why, err := r.version(ctx, plane.Tenant, report)
 	if err != nil {
 		return err
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why) // its creation, or a change of it, is an event
-		plane.Version = &tenancyv1alpha1.ClusterVersion{}
-		store, err := r.openStore(ctx, plane)
-		if err != nil {
-			return err
-		}
-		if store.hasServed() {
-			*again = min(*again, mendingPeriod)
-		}
-		return r.revive(ctx, store, report)
+		return r.keep(ctx, plane, report, again)
 	}
 	plane.Version = version
 	network, err := r.network(ctx)
@@ -341,6 +329,19 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		return err
 	}
 	return backups.keepUp(ctx, store, report, again)
+}
+
+// keep keeps what there is of a control plane whose ClusterVersion is not there.
+func (r *Reconciler) keep(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+	plane.Version = &tenancyv1alpha1.ClusterVersion{}
+	store, err := r.openStore(ctx, plane)
+	if err != nil {
+		return err
+	}
+	if store.hasServed() {
+		*again = min(*again, mendingPeriod)
+	}
+	return r.revive(ctx, store, report)
 }
 
 // upgrade makes the next part if a control plane may become what is wanted, or says why not. While it is restored it gets no

@@ -124,22 +124,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 				return c.SubResource(name).Patch(ctx, o, patch, options...)
 			},
 		}).Build()
-	reader := interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			b.live = true
-			defer func() { b.live = false }()
-			err := c.Get(ctx, key, o, options...)
-			if vc, is := o.(*tenancyv1alpha1.VirtualCluster); is && b.ahead != nil {
-				b.ahead(&vc.Spec)
-			}
-			if namespace, is := o.(*corev1.Namespace); is {
-				for _, change := range b.changes {
-					change(namespace)
-				}
-			}
-			return err
-		},
-	})
+	reader := interceptor.NewClient(c, interceptor.Funcs{Get: b.read})
 	b.reconciler = &Reconciler{Client: c, Reader: reader, Clock: b.clock, Validity: 30 * 24 * time.Hour, exposing: make(chan struct{}, concurrentExposed), defragmenting: make(chan struct{}, 1), joining: make(chan struct{}, 1)}
 	b.reconciler.DialTenant = func(config *rest.Config) (kubernetes.Interface, func(), error) {
 		require.Equal(t, "https://kube-apiserver."+root+".svc:6443", config.Host)
@@ -155,6 +140,22 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 		return b.store, nil
 	}
 	return b
+}
+
+// read is a Get without a cache.
+func (b *bed) read(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	b.live = true
+	defer func() { b.live = false }()
+	err := c.Get(ctx, key, o, options...)
+	if vc, is := o.(*tenancyv1alpha1.VirtualCluster); is && b.ahead != nil {
+		b.ahead(&vc.Spec)
+	}
+	if namespace, is := o.(*corev1.Namespace); is {
+		for _, change := range b.changes {
+			change(namespace)
+		}
+	}
+	return err
 }
 
 // applied is what was applied.

@@ -300,3 +300,15 @@ func (d dryRun) options() []client.PatchOption {
 	}
 	return nil
 }
+
+// create creates an object, or has the API server check it, or does nothing.
+func (d dryRun) create(ctx context.Context, cluster client.Client, object client.Object) error {
+	switch d {
+	case dryRunNone:
+		return cluster.Create(ctx, object) //nolint:wrapcheck // the caller says what it did
+	case dryRunServer:
+		return cluster.Create(ctx, object, client.DryRunAll) //nolint:wrapcheck // as above
+	case dryRunClient:
+	}
+	return nil
+}

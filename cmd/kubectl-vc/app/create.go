@@ -95,34 +95,33 @@ func (c *cli) make(ctx context.Context, o *creation, args []string) error {
 		return err
 	}
 	defer file.discard()
-	switch o.dry {
-	case dryRunNone:
-		err = cluster.Create(ctx, vc)
-	case dryRunServer:
-		err = cluster.Create(ctx, vc, client.DryRunAll)
-	case dryRunClient:
-	}
-	if err != nil {
+	if err := o.dry.create(ctx, cluster, vc); err != nil {
 		return fmt.Errorf("creating the VirtualCluster: %w", err)
 	}
 	if err := c.print(o, vc); err != nil || o.dry != dryRunNone || !o.wait {
 		return err
 	}
 	err = c.follow(ctx, cluster, vc, o.waiting, runs, state{refused: true, says: "it was deleted meanwhile"})
-	switch {
-	case ctx.Err() != nil:
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w; mend it, or delete it: kubectl vc delete %s; kubectl vc kubeconfig %s has its kubeconfig once it is there", err, named(vc), named(vc))
+	}
+	if err != nil || file == nil {
 		return err
-	case err != nil:
-		return fmt.Errorf("%w; mend it, or delete it: kubectl vc delete %s; kubectl vc kubeconfig %s has its kubeconfig once it is there", err, named(vc), named(vc))
-	case file == nil:
-		return nil
+	}
+	return c.handOut(ctx, cluster, vc, file)
+}
+
+// handOut writes the administrator's kubeconfig of a tenant.
+func (c *cli) handOut(ctx context.Context, cluster client.Client, vc *tenancyv1alpha1.VirtualCluster, file *kubeconfigFile) error {
+	if err := cluster.Get(ctx, client.ObjectKeyFromObject(vc), vc); err != nil { // its root namespace was made since
+		return fmt.Errorf("getting the VirtualCluster: %w", err)
 	}
 	text, err := administrator(ctx, cluster, vc)
 	if err == nil {
 		err = file.write(text)
 	}
 	if err == nil {
-		_, _ = fmt.Fprintf(c.ErrOut, "its kubeconfig is in %s: kubectl --kubeconfig %s get namespaces\n", o.output, o.output) // nobody reads it who has closed it
+		_, _ = fmt.Fprintf(c.ErrOut, "its kubeconfig is in %[1]s: kubectl --kubeconfig %[1]s get namespaces\n", file.Name()) // nobody reads it who has closed it
 	}
 	return err
 }

@@ -87,12 +87,6 @@ func said(vc *tenancyv1alpha1.VirtualCluster, kind string) *metav1.Condition {
 	return condition
 }
 
-// isTrue reports whether a condition is True of the VirtualCluster as it is now.
-func isTrue(vc *tenancyv1alpha1.VirtualCluster, kind string) bool {
-	condition := said(vc, kind)
-	return condition != nil && condition.Status == metav1.ConditionTrue
-}
-
 // provisioned is how far the control plane is that vc-manager makes.
 func provisioned(vc *tenancyv1alpha1.VirtualCluster) state {
 	upToDate := said(vc, tenancyv1alpha1.ConditionUpToDate)

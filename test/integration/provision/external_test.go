@@ -123,7 +123,7 @@ func TestAnExternalStore(t *testing.T) {
 	require.Positive(t, keys(t, root, prefix, behind))
 	require.Equal(t, keys(t, root, prefix, behind)+int64(len(others)), keys(t, root, "\x00", "\x00"), "nothing lies elsewhere")
 
-	silent, err := net.Listen("tcp", net.JoinHostPort(w.kubelet.first+"251", "2379")) // a member whose machine hangs
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(w.kubelet.first+"251", "2379")) // a member whose machine hangs
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() }) // nobody is connected any more
 	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) {
