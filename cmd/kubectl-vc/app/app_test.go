@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
@@ -272,5 +279,42 @@ func TestFileOfCreate(t *testing.T) {
 		file.discard()
 		_, err = os.Stat(filepath.Join(folder, "x"))
 		require.Equal(t, written, err == nil)
+	}
+}
+
+// TestFollow: what is waited for is said once, and again at the end, whatever the time; one that is replaced by another is gone.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	require.NoError(t, tenancyv1alpha1.AddToScheme(scheme))
+	vc := tenant(func(vc *tenancyv1alpha1.VirtualCluster) { vc.UID = "first" }, isNot("UpToDate", "Progressing", "waiting\nfor etcd"))
+	for name, test := range map[string]struct {
+		uid     string
+		timeout time.Duration
+		said    string
+		err     string
+	}{
+		"one look":    {uid: "first", said: "   0s  waiting for etcd\n", err: "virtualcluster.tenancy.x-k8s.io/acme is not there after 0s: waiting for etcd"},
+		"two looks":   {uid: "first", timeout: lookPeriod, said: "   0s  waiting for etcd\n", err: "virtualcluster.tenancy.x-k8s.io/acme is not there after 500ms: waiting for etcd"},
+		"another one": {uid: "second", timeout: time.Minute, err: "virtualcluster.tenancy.x-k8s.io/acme: it was deleted meanwhile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vc.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+					if _, ends := ctx.Deadline(); ends {
+						return errors.New("the look is cut off")
+					}
+					return c.Get(ctx, key, o, options...)
+				},
+			}).Build()
+			var told bytes.Buffer
+			c := &cli{IOStreams: genericiooptions.IOStreams{ErrOut: &told}}
+			wished := vc.DeepCopy()
+			wished.UID = types.UID(test.uid)
+			err := c.follow(t.Context(), cluster, wished, waiting{wait: true, timeout: test.timeout}, provisioned, state{refused: true, says: "it was deleted meanwhile"})
+			require.EqualError(t, err, test.err)
+			require.Equal(t, test.said, told.String())
+		})
 	}
 }

@@ -44,7 +44,7 @@ func (c *cli) follow(ctx context.Context, cluster client.Client, wished *tenancy
 		return nil
 	}
 	begun, now, key := time.Now(), state{}, client.ObjectKeyFromObject(wished)
-	err := wait.PollUntilContextTimeout(ctx, lookPeriod, w.timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, lookPeriod, w.timeout, true, func(context.Context) (bool, error) { // a look that has begun is not cut off
 		before, vc := now, &tenancyv1alpha1.VirtualCluster{}
 		switch err := cluster.Get(ctx, key, vc); {
 		case apierrors.IsNotFound(err):
