@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -96,8 +97,11 @@ func TestKubectlVC(t *testing.T) {
 	out, said, err = w.vc(t, "upgrade", "acme", "--to", "later")
 	require.NoError(t, err, said)
 	require.Equal(t, "virtualcluster.tenancy.x-k8s.io/acme upgraded\n", out)
-	require.Contains(t, said, "of kube-controller-manager")
 	require.Contains(t, said, "all parts are as they are to be, of version v1.37.2")
+	managers := &appsv1.Deployment{}
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: w.kubelet.namespace, Name: "kube-controller-manager"}, managers))
+	require.Contains(t, managers.Spec.Template.Spec.Containers[0].Command, "--v=1")
+	require.Equal(t, []int32{1, 1, 1}, []int32{managers.Status.Replicas, managers.Status.UpdatedReplicas, managers.Status.AvailableReplicas}, "it waited for the new one")
 
 	_, said, err = w.vc(t, "delete", "acme")
 	require.Error(t, err)
