@@ -45,10 +45,14 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 }
 
 // proveOrphan reads from the tenant's API server whether the pod that the super pod was created for is gone, replaced,
-// or assigned to another super cluster before it was bound here. The Proof does not hold if it is to stay.
+// or assigned to another super cluster before it was bound here, unless this process has seen its deletion begin. The
+// Proof does not hold if it is to stay.
 func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (proof.Proof, error) {
 	live := &corev1.Pod{}
 	owner, _ := tenancy.GetOwner(pair.superPod)
+	if _, ending := momentsOf(p.env).endings.Age(pair.key, owner.UID, p.env.Clock.Now()); ending {
+		return proof.NotNeeded("its pod, by UID, was being deleted"), nil
+	}
 	proven, lacks, err := pair.tenant.ControlPlane().Lacks(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live, func() bool {
 		// A pod that is bound here stays: vc-scheduler writes the label again. It takes that of one that is only
 		// pinned.
@@ -106,8 +110,12 @@ func remainingGrace(tenantPod, superPod *corev1.Pod, elapsed time.Duration) *int
 func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 	proven := proof.NotNeeded("its super pod, by the UID of its owner, is on another node")
 	if step != StepRemoveMoved {
+		prove := p.proveNoSuperPod
+		if step == StepRemoveTenant {
+			prove = p.proveEnd
+		}
 		var err error
-		if proven, err = p.proveNoSuperPod(ctx, pair); err != nil {
+		if proven, err = prove(ctx, pair); err != nil {
 			return err
 		}
 		lost := ""
@@ -120,6 +128,14 @@ func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 		}
 	}
 	return p.env.Remove(ctx, pair.tenant.Client, kind.Pod, "remove", pair.tenantPod, ptr.To[int64](0), proven)
+}
+
+// proveEnd is proveNoSuperPod for a pod that the tenant deletes, unless this process has seen that its super pod ended.
+func (p *Pods) proveEnd(ctx context.Context, pair *podPair) (proof.Proof, error) {
+	if _, ended := momentsOf(p.env).ends.Age(pair.key, pair.tenantPod.UID, p.env.Clock.Now()); ended {
+		return proof.NotNeeded("its super pod, by the UID of its owner, had a grace period of 0"), nil
+	}
+	return p.proveNoSuperPod(ctx, pair)
 }
 
 // proveNoSuperPod reads from the super cluster's API server that it has no super pod of the tenant pod. Otherwise it

@@ -91,12 +91,7 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 
 // perform executes a step. It is the only place from where this kind writes.
 func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
-	if step != StepDeleteSuper && step != StepDeleteSuperAndUp {
-		momentsOf(p.env).endings.Delete(pair.key)
-	}
-	if step != StepDownAndBind {
-		momentsOf(p.env).bindings.Delete(pair.key)
-	}
+	momentsOf(p.env).keep(pair.key, step)
 	switch step {
 	case StepNone:
 		return nil

@@ -77,6 +77,8 @@ func TestDeletionsAreProven(t *testing.T) {
 		tenant, super *corev1.Pod
 		// inTenant and inSuper are what the API servers have.
 		inTenant, inSuper side
+		// seen are pods that informers have shown before, by side.
+		seen map[kind.Side]*corev1.Pod
 		// wantSuper and wantTenant are the deletions there.
 		wantSuper, wantTenant []string
 		wantWait              bool
@@ -109,6 +111,18 @@ func TestDeletionsAreProven(t *testing.T) {
 			inTenant: side{other: true, live: kindtest.ProofPod("other", assignedTo("r1"))},
 		},
 		{name: "an orphan of a tenant that does not answer", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken},
+		{
+			name: "an orphan whose pod was seen being deleted", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantSuper: []string{"super-uid super-uid"},
+			seen: map[kind.Side]*corev1.Pod{kind.TenantSide: kindtest.ProofPod("uid", kindtest.Terminating(0))},
+		},
+		{
+			name: "an orphan whose pod was seen, and not its deletion", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken,
+			seen: map[kind.Side]*corev1.Pod{kind.TenantSide: kindtest.ProofPod("uid")},
+		},
+		{
+			name: "an orphan, where another pod of that name was seen being deleted", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken,
+			seen: map[kind.Side]*corev1.Pod{kind.TenantSide: kindtest.ProofPod("other", kindtest.Terminating(0))},
+		},
 		{
 			name: "a pod that was replaced", tenant: kindtest.ProofPod("new"), super: kindtest.ProofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
 			inTenant: side{live: kindtest.ProofPod("new", assignedTo("r1"))},
@@ -146,6 +160,28 @@ func TestDeletionsAreProven(t *testing.T) {
 			inSuper: side{readErr: broken},
 		},
 		{
+			name: "a pod that the tenant deletes, whose super pod was seen at its end", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
+			wantTenant: []string{"uid uid"}, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(0))},
+		},
+		{
+			name: "a pod that the tenant deletes, whose super pod was seen ending", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
+			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(1))},
+		},
+		{
+			name: "a pod that the tenant deletes, whose super pod was seen waiting for a finalizer", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
+			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(0), func(pod *corev1.Pod) {
+				pod.Finalizers = []string{"example.com/kept"}
+			})},
+		},
+		{
+			name: "a pod that the tenant deletes, where that of another one was seen at its end", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
+			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("other", kindtest.Terminating(0))},
+		},
+		{
+			name: "a pod that was lost, whose super pod was seen at its end", tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1")), inSuper: side{readErr: broken},
+			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(0))},
+		},
+		{
 			name: "a pod that has moved", tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1")), super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n2")), wantTenant: []string{"uid uid"},
 			inSuper: side{readErr: broken},
 		},
@@ -180,6 +216,9 @@ func TestDeletionsAreProven(t *testing.T) {
 			}
 			if tc.super != nil {
 				p.SuperCache[kind.Pod] = []client.Object{tc.super}
+			}
+			for side, pod := range tc.seen {
+				p.Env.Changed(kind.Change{Kind: kind.Pod, Side: side, Tenant: kindtest.ClusterKey, Old: pod})
 			}
 			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 			wait := &engine.WaitError{}
@@ -314,7 +353,7 @@ func TestEndings(t *testing.T) {
 			p.TenantCache[kind.Pod] = nil
 			reconcile()
 			p.TenantCache[kind.Pod] = pods
-		}, want: 30},
+		}, want: 10},
 		{name: "neither is there for a while", between: func(p *kindtest.Pool, reconcile func()) {
 			pods, superPods := p.TenantCache[kind.Pod], p.SuperCache[kind.Pod]
 			p.TenantCache[kind.Pod], p.SuperCache[kind.Pod] = nil, nil
@@ -353,4 +392,24 @@ func TestEndings(t *testing.T) {
 			require.Equal(t, tc.want, got)
 		})
 	}
+}
+
+// TestWhatWasSeenOfAPod: what was seen of a pod proves a deletion until its key takes a step that needs no such proof.
+func TestWhatWasSeenOfAPod(t *testing.T) {
+	t.Parallel()
+	p := kindtest.NewPool(t, interceptor.Funcs{})
+	p.Placed(t)
+	p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web"}}}
+	silent := side{readErr: errors.New("connection refused")}
+	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}
+	pod := kindtest.ProofPod("uid", kindtest.Terminating(30))
+	p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: kindtest.ProofSuperPod("uid", kindtest.Terminating(0))})
+	p.TenantCache[kind.Pod] = []client.Object{kindtest.ProofPod("uid")}
+	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
+	require.NoError(t, err, "another super pod is created")
+
+	p.TenantCache[kind.Pod] = []client.Object{pod}
+	p.Env.Super = silent.client(kindtest.SuperUID)
+	_, err = p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
+	require.ErrorIs(t, err, silent.readErr, "what was seen of the one before says nothing of it")
 }

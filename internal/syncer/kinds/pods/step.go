@@ -63,11 +63,11 @@ const (
 	// StepDeleteElsewhere deletes the super pod of a tenant pod that is bound in another super cluster, or pinned to
 	// another node.
 	StepDeleteElsewhere
-	// StepDeleteOrphan deletes the super pod of a tenant pod that is gone or replaced (proof: live read of the tenant
-	// pod).
+	// StepDeleteOrphan deletes the super pod of a tenant pod that is gone or replaced (proof: that its deletion was seen
+	// to begin, or live read of the tenant pod).
 	StepDeleteOrphan
-	// StepRemoveTenant removes a tenant pod that the tenant deletes and that has no super pod (proof: live read of the
-	// super pod).
+	// StepRemoveTenant removes a tenant pod that the tenant deletes and that has no super pod (proof: that this was seen
+	// to end, or live read of it).
 	StepRemoveTenant
 	// StepRemoveLost removes a tenant pod whose super pod was deleted (proof: live read of the super pod).
 	StepRemoveLost
@@ -180,10 +180,10 @@ const configTime = 12 * time.Second
 //	bound here                 -                             remove lost (proof: live read); a finished one stays,
 //	                                                       unless the pod collector below has failed it
 //	bound elsewhere            -                             none
-//	being deleted              -                             remove tenant (proof: live read); none for finalizers
+//	being deleted              -                             remove tenant (proof: seen, or live read); none for finalizers
 //	any                        another owner's               warn conflict
-//	-                          exists                        delete orphan (proof: live read)
-//	other UID                  exists                        delete orphan (proof: live read)
+//	-                          exists                        delete orphan (proof: seen, or live read)
+//	other UID                  exists                        delete orphan (proof: seen, or live read)
 //	other UID                  being deleted                 wait for predecessor
 //	bound elsewhere            exists                        delete elsewhere
 //	being deleted              on another node, or on none   delete super, with the rest of the grace period
