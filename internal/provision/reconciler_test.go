@@ -37,6 +37,7 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/test/builders/etcdtest"
 )
 
 const root = "default-abc123-acme"
@@ -44,7 +45,7 @@ const root = "default-abc123-acme"
 // bed is a meta cluster with one VirtualCluster, and a Reconciler whose writes are counted.
 type bed struct {
 	t          *testing.T
-	store      *fakeEtcd
+	store      *etcdtest.Own
 	reconciler *Reconciler
 	clock      *testingclock.FakePassiveClock
 	writes     int
@@ -77,7 +78,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 	for _, component := range []*tenancyv1alpha1.ComponentTemplate{&version.Spec.Etcd, &version.Spec.APIServer, &version.Spec.ControllerManager} {
 		component.Image, component.Replicas = "of v1.37.2", 1
 	}
-	b := &bed{t: t, store: &fakeEtcd{}, tenant: kubefake.NewClientset(), clock: testingclock.NewFakePassiveClock(time.Now())}
+	b := &bed{t: t, store: &etcdtest.Own{}, tenant: kubefake.NewClientset(), clock: testingclock.NewFakePassiveClock(time.Now())}
 	count := func() { b.writes++ }
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(more, namespace, vc, version)...).WithStatusSubresource(vc, &appsv1.StatefulSet{}, &appsv1.Deployment{}, &batchv1.Job{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -136,7 +137,7 @@ func newBed(t *testing.T, change func(*tenancyv1alpha1.VirtualCluster), more ...
 	b.reconciler.DialEtcd = func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error) {
 		require.NotEmpty(t, config.Certificates)
 		require.Contains(t, addresses, "etcd-0")
-		b.store.addresses = addresses
+		b.store.Addresses = addresses
 		return b.store, nil
 	}
 	return b
