@@ -22,6 +22,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/provision/objects"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -132,11 +133,11 @@ func (b *backups) keepUp(ctx context.Context, store *store, report *report, agai
 		return nil
 	}
 	due, why, err := b.makeAt(ctx, store, due, "")
-	var broken *brokenError
+	var broken *objects.BrokenError
 	switch {
 	case errors.As(err, &broken):
 		due, why = b.Clock.Now().Add(mendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
-	case err != nil && isRefused(err):
+	case err != nil && objects.IsRefused(err):
 		due, why = b.Clock.Now().Add(mendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
 	case err != nil:
 		return err
@@ -276,7 +277,7 @@ func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.R
 // policies lets Jobs reach what they need, and nothing else.
 func (b *backups) policies(ctx context.Context) error {
 	for _, policy := range b.plane.BackupPolicies() {
-		if _, err := b.apply(ctx, policy); err != nil {
+		if _, err := b.objects().Apply(ctx, policy); err != nil {
 			return err
 		}
 	}
@@ -325,7 +326,7 @@ func (b *backups) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	case apierrors.IsNotFound(err):
 		err = b.Client.Create(ctx, claim)
 	case err == nil && !controlplane.IsManaged(live):
-		return broken("PersistentVolumeClaim %s/%s is not vc-manager's: delete it", claim.Namespace, claim.Name)
+		return objects.Broken("PersistentVolumeClaim %s/%s is not vc-manager's: delete it", claim.Namespace, claim.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("creating PersistentVolumeClaim %s/%s: %w", claim.Namespace, claim.Name, err)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +25,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
+	"github.com/superpool/superpool/internal/provision/objects"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -82,8 +82,7 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 		s.state.Restored = plane.Tenant.Status.RestoredFrom
 	}
 	if s.set.ResourceVersion != "" && !s.isPast() { // it may have pods of which the ConfigMap does not know, and never gets fewer
-		paused, _ := strconv.Atoi(s.set.Annotations[annotationReplicas])
-		pods = max(pods, min(controlplane.MaxMembers, max(int32(paused), replicasOf(s.set.Spec.Replicas)))) //nolint:gosec // a handful
+		pods = max(pods, min(controlplane.MaxMembers, max(objects.PausedReplicas(s.set), objects.ReplicasOf(s.set.Spec.Replicas))))
 	}
 	s.state.Pods, s.state.Members = pods, controlplane.NewStore().Members
 	if s.told != nil && !controlplane.IsTold(s.told) { // somebody has written it: which store it is, and not who its members are
@@ -94,7 +93,7 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 	}
 	plane.Generation = s.state.Generation
 	if later := max(controlplane.SetGeneration(s.set), controlplane.GenerationOf(s.servers)); later > s.state.Generation {
-		return nil, broken("ConfigMap or StatefulSet %s/%s says generation %d, and there is a store of generation %d: is it an older copy? Say the generation in data of the ConfigMap",
+		return nil, objects.Broken("ConfigMap or StatefulSet %s/%s says generation %d, and there is a store of generation %d: is it an older copy? Say the generation in data of the ConfigMap",
 			plane.Namespace, controlplane.Etcd, s.state.Generation, later)
 	}
 	return s, nil
@@ -102,16 +101,16 @@ func (r *Reconciler) openStore(ctx context.Context, plane *controlplane.ControlP
 
 // readAll reads the objects that say which store there is.
 func (s *store) readAll(ctx context.Context) error {
-	for name, objects := range map[string][]client.Object{controlplane.Etcd: {s.told, s.set}, controlplane.APIServer: {s.servers}} {
-		for _, object := range objects {
+	for name, named := range map[string][]client.Object{controlplane.Etcd: {s.told, s.set}, controlplane.APIServer: {s.servers}} {
+		for _, object := range named {
 			exists, err := s.read(ctx, name, object)
 			switch {
 			case err != nil:
 				return err
 			case exists && object == s.told && !controlplane.IsManaged(object) && controlplane.ExternalOf(s.told) != nil:
-				return broken("ConfigMap %[1]s/%[2]s is not vc-manager's: kubectl -n %[1]s label configmap %[2]s app.kubernetes.io/managed-by=vc-manager", s.plane.Namespace, name)
+				return objects.Broken("ConfigMap %[1]s/%[2]s is not vc-manager's: kubectl -n %[1]s label configmap %[2]s app.kubernetes.io/managed-by=vc-manager", s.plane.Namespace, name)
 			case exists && !controlplane.IsManaged(object):
-				return broken("%s %s/%s is not vc-manager's: delete it", kindOf(object), s.plane.Namespace, name)
+				return objects.Broken("%s %s/%s is not vc-manager's: delete it", objects.KindOf(object), s.plane.Namespace, name)
 			}
 		}
 	}
@@ -151,7 +150,7 @@ func (s *store) wanted() int32 { return max(1, s.plane.Version.Spec.Etcd.Replica
 func (s *store) read(ctx context.Context, name string, object client.Object) (bool, error) {
 	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: s.plane.Namespace, Name: name}, object)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("getting %s %s/%s: %w", kindOf(object), s.plane.Namespace, name, err)
+		return false, fmt.Errorf("getting %s %s/%s: %w", objects.KindOf(object), s.plane.Namespace, name, err)
 	}
 	return err == nil, nil
 }
@@ -173,7 +172,7 @@ func (s *store) make(ctx context.Context) (tenancy.Reason, error) {
 		return tenancy.Reason{}, err
 	}
 	why, err := s.tend(ctx, s.wanted())
-	if err == nil && replicasOf(s.set.Spec.Replicas) < s.state.Pods {
+	if err == nil && objects.ReplicasOf(s.set.Spec.Replicas) < s.state.Pods {
 		return why, s.apply(ctx)
 	}
 	return why, err
@@ -276,12 +275,12 @@ func (s *store) apply(ctx context.Context) error {
 	for _, object := range s.plane.Etcd(s.state) {
 		var err error
 		if _, is := object.(*appsv1.StatefulSet); is {
-			if replicasOf(s.set.Spec.Replicas) != s.state.Pods {
-				delete(s.set.Annotations, annotationApplied) // somebody has scaled it since
+			if objects.ReplicasOf(s.set.Spec.Replicas) != s.state.Pods {
+				objects.Reapply(s.set) // somebody has scaled it since
 			}
-			err = s.applyOver(ctx, object, s.set)
+			err = s.objects().ApplyOver(ctx, object, s.set)
 		} else {
-			_, err = s.Reconciler.apply(ctx, object)
+			_, err = s.objects().Apply(ctx, object)
 		}
 		if err != nil {
 			return err
@@ -400,19 +399,19 @@ func (s *store) replace(ctx context.Context, pod *corev1.Pod) error {
 
 // dial connects to the members, which any pod may be: one that was added has none yet.
 func (s *store) dial(ctx context.Context) (EtcdClient, error) {
-	own := &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
+	own := s.keeper(s.plane.Namespace)
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	config.RootCAs.AppendCertsFromPEM([]byte(s.plane.Trusted[controlplane.EtcdCA]))
-	secret, err := own.get(ctx, controlplane.EtcdManager)
+	secret, err := own.Get(ctx, controlplane.EtcdManager)
 	switch {
 	case err != nil:
 		return nil, err
 	case secret == nil:
-		return nil, broken("Secret %s/%s is gone", s.plane.Namespace, controlplane.EtcdManager)
+		return nil, objects.Broken("Secret %s/%s is gone", s.plane.Namespace, controlplane.EtcdManager)
 	}
 	shown, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, broken("Secret %s/%s holds no certificate: %v", s.plane.Namespace, secret.Name, err)
+		return nil, objects.Broken("Secret %s/%s holds no certificate: %v", s.plane.Namespace, secret.Name, err)
 	}
 	config.Certificates = append(config.Certificates, shown)
 	return s.DialEtcd(s.plane.Addresses(controlplane.MaxMembers), config)

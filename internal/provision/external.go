@@ -32,6 +32,8 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/objects"
+	"github.com/superpool/superpool/internal/provision/secrets"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -76,24 +78,24 @@ func (r *Reconciler) externalAuthorities(ctx context.Context, name string) (*ext
 	err := r.Reader.Get(ctx, at, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, broken("There is no Secret %s, of type %s, which has the authorities of the external etcd: create it", at, controlplane.ExternalSecretType)
+		return nil, objects.Broken("There is no Secret %s, of type %s, which has the authorities of the external etcd: create it", at, controlplane.ExternalSecretType)
 	case err != nil:
 		return nil, fmt.Errorf("getting Secret %s: %w", at, err)
 	case secret.Type != controlplane.ExternalSecretType: // others in that namespace are for something else
-		return nil, broken("Secret %s is of type %s: make it anew, of type %s", at, secret.Type, controlplane.ExternalSecretType)
+		return nil, objects.Broken("Secret %s is of type %s: make it anew, of type %s", at, secret.Type, controlplane.ExternalSecretType)
 	}
 	read := &externalAuthorities{}
-	if read.users, err = pki.ParseAuthority(pairOf(secret)); err != nil {
-		return nil, broken("Secret %s holds no authority: %v", at, err)
+	if read.users, err = pki.ParseAuthority(secrets.PairOf(secret)); err != nil {
+		return nil, objects.Broken("Secret %s holds no authority: %v", at, err)
 	}
-	if read.members, err = bundle(secret.Data[controlplane.ServingCAKey]); err != nil {
-		return nil, broken("Secret %s holds no certificate in key %s: %v", at, controlplane.ServingCAKey, err)
+	if read.members, err = pki.Bundle(secret.Data[controlplane.ServingCAKey]); err != nil {
+		return nil, objects.Broken("Secret %s holds no certificate in key %s: %v", at, controlplane.ServingCAKey, err)
 	}
 	return read, nil
 }
 
 // join makes the certificate by which an external store knows a control plane, once ConfigMap etcd names one.
-func (r *Reconciler) join(ctx context.Context, plane *controlplane.ControlPlane, kept *secrets) error {
+func (r *Reconciler) join(ctx context.Context, plane *controlplane.ControlPlane, kept *certificates) error {
 	told, at := &corev1.ConfigMap{}, types.NamespacedName{Namespace: plane.Namespace, Name: controlplane.Etcd}
 	if err := r.Reader.Get(ctx, at, told); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -109,27 +111,27 @@ func (r *Reconciler) join(ctx context.Context, plane *controlplane.ControlPlane,
 	if err != nil {
 		return err
 	}
-	secret, err := kept.get(ctx, controlplane.ExternalClient)
+	secret, err := kept.Get(ctx, controlplane.ExternalClient)
 	if err != nil {
 		return err
 	}
 	wanted := pki.Certificate{User: controlplane.ExternalUser(plane.Tenant.UID), Validity: r.validity(plane.Tenant)}
-	pair, err := kept.issue(authorities.users, controlplane.ExternalClient, wanted, secret)
+	pair, err := kept.Issue(authorities.users, controlplane.ExternalClient, wanted, secret)
 	if err != nil {
 		return err
 	}
 	plane.External, plane.Trusted[controlplane.EtcdCA] = external, string(authorities.members)
-	return kept.keep(ctx, controlplane.ExternalClient, corev1.SecretTypeTLS, secret, dataOf(pair))
+	return kept.Keep(ctx, controlplane.ExternalClient, corev1.SecretTypeTLS, secret, secrets.DataOf(pair))
 }
 
 // renewExternal is join, with what a report says of it. again is shortened to when that certificate is due.
-func (r *Reconciler) renewExternal(ctx context.Context, plane *controlplane.ControlPlane, kept *secrets, report *report, again *time.Duration) error {
+func (r *Reconciler) renewExternal(ctx context.Context, plane *controlplane.ControlPlane, kept *certificates, report *report, again *time.Duration) error {
 	if err := r.join(ctx, plane, kept); err != nil {
 		report.judge(err)
 		return err
 	}
 	*again = kept.until(*again)
-	report.ends = ptr.To(metav1.NewTime(kept.ends))
+	report.ends = ptr.To(metav1.NewTime(kept.Ends()))
 	return nil
 }
 
@@ -141,7 +143,7 @@ func (r *Reconciler) dialExternal(ctx context.Context, external *controlplane.Ex
 	}
 	pair, err := authorities.users.IssueAt(r.Clock.Now(), pki.Certificate{User: etcd.Root, Validity: mendingPeriod})
 	if err != nil {
-		return nil, broken("Secret %s/%s issues no certificate: %v", r.Network.Manager, external.Secret, err)
+		return nil, objects.Broken("Secret %s/%s issues no certificate: %v", r.Network.Manager, external.Secret, err)
 	}
 	shown, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 	if err != nil {
@@ -184,7 +186,7 @@ func (s *store) knowsExternal(ctx context.Context) (err error) {
 		had, err = s.read(ctx, controlplane.ExternalClient, &corev1.Secret{})
 	}
 	if err == nil && had && s.state.External == nil {
-		err = broken("ConfigMap %s/%s does not say where the external etcd is which the control plane has: restore it", s.plane.Namespace, controlplane.Etcd)
+		err = objects.Broken("ConfigMap %s/%s does not say where the external etcd is which the control plane has: restore it", s.plane.Namespace, controlplane.Etcd)
 	}
 	return err
 }
@@ -246,7 +248,7 @@ func (s *store) tendExternal(ctx context.Context, external controlplane.External
 		return why, err
 	}
 	if s.plane.External == nil || !slices.Equal(s.plane.External.Endpoints, external.Endpoints) || s.plane.External.Secret != external.Secret {
-		if err := s.join(ctx, s.plane, s.secrets(ctx, s.plane.Namespace)); err != nil {
+		if err := s.join(ctx, s.plane, s.keeping(ctx, s.plane.Namespace)); err != nil {
 			return tenancy.Reason{}, err
 		}
 	}
@@ -377,7 +379,7 @@ func (r *Reconciler) clear(ctx context.Context, external *controlplane.External,
 		return "the external etcd, which fails: the log of vc-manager says how"
 	}
 	c, err := r.dialExternal(ctx, external)
-	if broken := (*brokenError)(nil); errors.As(err, &broken) {
+	if broken := (*objects.BrokenError)(nil); errors.As(err, &broken) {
 		return err.Error()
 	}
 	if err != nil {

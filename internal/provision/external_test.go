@@ -21,6 +21,7 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/secrets"
 	"github.com/superpool/superpool/test/builders/etcdtest"
 )
 
@@ -31,7 +32,7 @@ func newExternalBed(t *testing.T) (*bed, *etcdtest.Shared) {
 	require.NoError(t, err)
 	pair, err := authority.Pair()
 	require.NoError(t, err)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "external"}, Type: controlplane.ExternalSecretType, Data: dataOf(pair)}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "external"}, Type: controlplane.ExternalSecretType, Data: secrets.DataOf(pair)}
 	secret.Data["ca.crt"] = authority.Certificate()
 	b := newBed(t, nil, secret)
 	b.reconciler.Network.Manager = "vc-manager"

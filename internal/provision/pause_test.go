@@ -187,8 +187,12 @@ func TestAStoreIsAsLargeAfterAPause(t *testing.T) {
 	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 	set.Spec.Replicas = ptr.To[int32](3)
 	require.NoError(t, b.reconciler.Client.Update(t.Context(), set))
-	_, err := b.reconciler.end(t.Context(), workload(controlplane.Etcd), client.ObjectKeyFromObject(set))
-	require.NoError(t, err)
+	for _, name := range []string{controlplane.ControllerManager, controlplane.APIServer, controlplane.Etcd} {
+		waits, err := b.reconciler.objects().EndAll(t.Context(), root)
+		require.NoError(t, err)
+		require.Equal(t, name, waits)
+		b.ended(name)
+	}
 	require.NoError(t, b.reconciler.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.Etcd}}))
 	store, err := b.reconciler.openStore(t.Context(), &controlplane.ControlPlane{Namespace: root, Tenant: &tenancyv1alpha1.VirtualCluster{}})
 	require.NoError(t, err)

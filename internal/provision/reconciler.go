@@ -38,6 +38,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
+	"github.com/superpool/superpool/internal/provision/objects"
+	"github.com/superpool/superpool/internal/provision/secrets"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
@@ -50,9 +52,8 @@ const (
 	// most, and tenants decide how often.
 	concurrentDefragmented = 2
 	// patrolPeriod is how often a control plane is looked at without an event.
-	patrolPeriod = 10 * time.Minute
-	// mendingPeriod is how often what somebody has to mend is looked at: nobody tells when it is.
-	mendingPeriod = time.Minute
+	patrolPeriod  = 10 * time.Minute
+	mendingPeriod = objects.MendingPeriod
 )
 
 // Reconciler reconciles VirtualClusters that name a ClusterVersion.
@@ -85,6 +86,11 @@ type Reconciler struct {
 	// defragmenting one for each that waits for a member of etcd, at most concurrentDefragmented.
 	// joining has one for each that asks an external store, at most concurrentJoined.
 	exposing, defragmenting, joining chan struct{}
+}
+
+// objects writes vc-manager's objects.
+func (r *Reconciler) objects() objects.Writer {
+	return objects.Writer{Client: r.Client, Reader: r.Reader}
 }
 
 // SetupWithManager adds the reconciler to a manager.
@@ -200,8 +206,8 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 
 // settle writes what a report says, and returns when a control plane is looked at again, with err or without.
 func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again time.Duration, err error) (reconcile.Result, error) {
-	var broken *brokenError
-	var ungranted *ungrantedError
+	var broken *objects.BrokenError
+	var ungranted *secrets.UngrantedError
 	switch {
 	case err == nil:
 	case errors.As(err, &ungranted): // nobody tells when it is granted
@@ -216,7 +222,7 @@ func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 	case errors.As(err, &broken): // somebody has to mend it, and nobody tells when
 		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
 		err, again = nil, min(again, mendingPeriod)
-	case isRefused(err):
+	case objects.IsRefused(err):
 		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
 	default: // it is tried again, and what is known of the parts stays said
 		if report.imported {
@@ -251,28 +257,23 @@ func (r *Reconciler) waitFor(vc *tenancyv1alpha1.VirtualCluster) time.Duration {
 	return min(max(time.Second, r.Clock.Since(since)), mendingPeriod)
 }
 
-// isRefused reports whether the meta cluster answered, and will answer the same again.
-func isRefused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
-}
-
 // certificates makes the certificates of a control plane, whatever becomes of the rest of it: what runs needs them.
 // again is shortened to when the next one is due. It returns the control plane, which has no version yet, and its Secrets. Nothing waits
 // for the pool's authority.
 func (r *Reconciler) certificates(
 	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
-) (*controlplane.ControlPlane, *secrets, error) {
+) (*controlplane.ControlPlane, *certificates, error) {
 	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
 	if err := r.locate(ctx, plane, report); err != nil {
 		return nil, nil, err
 	}
-	kept := r.secrets(ctx, plane.Namespace)
+	kept := r.keeping(ctx, plane.Namespace)
 	ensured := kept.ensure(ctx, plane, r.validity(vc))
 	isThere, err := kept.identify(ctx, controlplane.KubeletClient, r.identity(vc))
 	plane.Agents, err = isThere, errors.Join(ensured, err)
 	*again = kept.until(*again)
 	if ensured == nil {
-		report.ends = ptr.To(metav1.NewTime(kept.ends))
+		report.ends = ptr.To(metav1.NewTime(kept.Ends()))
 	}
 	kept.sayRotating(vc, report)
 	handed := r.handOut(ctx, vc)
@@ -311,7 +312,7 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		return err
 	}
 	if store.state.New && len(backups.restores) > 0 {
-		return broken("ConfigMap and StatefulSet etcd and the API servers are gone, and there are Jobs etcd-restore-N: name the store, by the N of a claim data-N-etcd-0: "+
+		return objects.Broken("ConfigMap and StatefulSet etcd and the API servers are gone, and there are Jobs etcd-restore-N: name the store, by the N of a claim data-N-etcd-0: "+
 			"kubectl -n %[1]s create configmap etcd --from-literal=generation=N && kubectl -n %[1]s label configmap etcd app.kubernetes.io/managed-by=vc-manager", plane.Namespace)
 	}
 	restoring, goesOn, err := store.restore(ctx, backups)
@@ -420,16 +421,16 @@ func (r *Reconciler) handOut(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: vc.Status.ClusterNamespace, Name: tenancyv1alpha1.SecretAdminKubeconfig}, own); err != nil {
 		return fmt.Errorf("getting the administrator's kubeconfig: %w", err)
 	}
-	out := &secrets{client: r.Client, reader: r.Reader, namespace: vc.Namespace}
+	out := r.keeper(vc.Namespace)
 	data := map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: own.Data[tenancyv1alpha1.DefaultKubeconfigKey]}
 	if len(data[tenancyv1alpha1.DefaultKubeconfigKey]) == 0 {
 		return nil // nobody knows yet where it leads
 	}
-	secret, err := out.get(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig)
+	secret, err := out.Get(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig)
 	if err != nil {
 		return err
 	}
-	return out.keep(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig, corev1.SecretTypeOpaque, secret, data, ownerOf(vc))
+	return out.Keep(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig, corev1.SecretTypeOpaque, secret, data, ownerOf(vc))
 }
 
 // ownerOf lets an object beside a VirtualCluster end with it.
@@ -514,14 +515,14 @@ func (p *report) says(condition string) bool {
 // otherwise the next time.
 func (p *report) judge(err error) {
 	const condition = tenancyv1alpha1.ConditionCertificatesValid
-	broken, ungranted := (*brokenError)(nil), (*ungrantedError)(nil)
+	broken, ungranted := (*objects.BrokenError)(nil), (*secrets.UngrantedError)(nil)
 	switch {
 	case err == nil:
 		p.set(condition, tenancy.Reason{})
 	case errors.As(err, &broken):
 		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
 	case errors.As(err, &ungranted): // refuse leaves it as it is
-	case isRefused(err):
+	case objects.IsRefused(err):
 		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
 	default:
 		p.put(metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonFailed, Message: tenancy.Cut(err.Error(), tenancy.MaxConditionMessage)})

@@ -37,6 +37,7 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/secrets"
 	"github.com/superpool/superpool/test/builders/etcdtest"
 )
 
@@ -633,7 +634,7 @@ func TestAnotherWasFaster(t *testing.T) {
 			if secret, is := o.(*corev1.Secret); is && secret.Name == "ca" && !raced {
 				raced = true
 				other := secret.DeepCopy()
-				other.Data = dataOf(pair)
+				other.Data = secrets.DataOf(pair)
 				if err := c.Create(ctx, other); err != nil {
 					return err
 				}
@@ -644,7 +645,7 @@ func TestAnotherWasFaster(t *testing.T) {
 	require.Equal(t, time.Second, b.reconcile().RequeueAfter)
 	b.reconcile()
 	require.True(t, bytes.Equal(pair.Certificate, b.secret(root, "ca").Data[corev1.TLSCertKey]))
-	_, why := authority.Due(pairOf(b.secret(root, "apiserver")), mustWant(t, b, "apiserver"), b.clock.Now())
+	_, why := authority.Due(secrets.PairOf(b.secret(root, "apiserver")), mustWant(t, b, "apiserver"), b.clock.Now())
 	require.Empty(t, why)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/provision/objects"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -129,10 +130,10 @@ func (s *store) dropOldWish(ctx context.Context, b *backups, wish string) error 
 // endForRestore ends all programs, and returns the name of one that has pods, "" for none: also those that are about to end,
 // as they may write yet.
 func (s *store) endForRestore(ctx context.Context) (string, error) {
-	if waits, err := s.endAll(ctx, s.plane.Namespace); err != nil || waits != "" {
+	if waits, err := s.objects().EndAll(ctx, s.plane.Namespace); err != nil || waits != "" {
 		return waits, err
 	}
-	if replicasOf(s.set.Spec.Replicas) > 0 && s.set.ResourceVersion != "" || replicasOf(s.servers.Spec.Replicas) > 0 && s.servers.ResourceVersion != "" {
+	if objects.ReplicasOf(s.set.Spec.Replicas) > 0 && s.set.ResourceVersion != "" || objects.ReplicasOf(s.servers.Spec.Replicas) > 0 && s.servers.ResourceVersion != "" {
 		return "what the cache has not seen", nil
 	}
 	for _, component := range []string{controlplane.ControllerManager, controlplane.APIServer, controlplane.Etcd} {

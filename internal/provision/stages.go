@@ -13,6 +13,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/provision/objects"
 	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenancy"
 )
@@ -56,22 +57,42 @@ func (r *Reconciler) begin(ctx context.Context, plane *controlplane.ControlPlane
 	if why := r.refused(ctx, stages); why != "" {
 		return why, nil
 	}
-	_, err := r.apply(ctx, plane.ExposedService())
+	_, err := r.objects().Apply(ctx, plane.ExposedService())
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) { // by a quota, or a webhook
 		return err.Error(), nil
 	}
 	return "", err
 }
 
+// refused returns why the meta cluster refuses something of the first stage that is to be applied now, or of one after
+// it, "" where it takes all or the first one has nothing to apply. Nothing is written. What else may be wrong is said
+// when it is applied.
+func (r *Reconciler) refused(ctx context.Context, stages []stage) string {
+	for at, stage := range stages {
+		hasNew := false
+		for _, object := range stage.objects() {
+			isNew, why := r.objects().Refused(ctx, object)
+			if why != "" {
+				return why
+			}
+			hasNew = hasNew || isNew
+		}
+		if at == 0 && !hasNew {
+			break
+		}
+	}
+	return ""
+}
+
 // deploy applies the objects of a stage, one of which is a Deployment, and returns what it waits for then.
-func (r *Reconciler) deploy(ctx context.Context, objects []client.Object) (why tenancy.Reason, err error) {
-	for _, object := range objects {
-		live, err := r.apply(ctx, object)
+func (r *Reconciler) deploy(ctx context.Context, wanted []client.Object) (why tenancy.Reason, err error) {
+	for _, object := range wanted {
+		live, err := r.objects().Apply(ctx, object)
 		if err != nil {
 			return tenancy.Reason{}, err
 		}
 		if deployment, is := live.(*appsv1.Deployment); is {
-			why = lacks(deployment, replicasOf(object.(*appsv1.Deployment).Spec.Replicas)) //nolint:forcetypeassert // of one kind
+			why = lacks(deployment, objects.ReplicasOf(object.(*appsv1.Deployment).Spec.Replicas)) //nolint:forcetypeassert // of one kind
 		}
 	}
 	return why, nil
@@ -142,13 +163,6 @@ func outside(to *version.Version, oldest uint) string {
 }
 
 func sameMinor(a, b *version.Version) bool { return a.Major() == b.Major() && a.Minor() == b.Minor() }
-
-func replicasOf(replicas *int32) int32 {
-	if replicas == nil {
-		return 1
-	}
-	return *replicas
-}
 
 // lacks says what a Deployment waits for, the zero Reason when all its pods are there, as they are to be, and ready.
 // wanted is how many it is to have, whoever has scaled it since.
