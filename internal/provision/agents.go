@@ -78,7 +78,7 @@ func (r *Reconciler) poolAuthority(ctx context.Context) poolAuthority {
 
 // identity returns by what vn-agents know a tenant: its cluster key.
 func (r *Reconciler) identity(vc *tenancyv1alpha1.VirtualCluster) pki.Certificate {
-	return pki.Certificate{User: vc.Status.ClusterNamespace, Groups: []string{tenancyv1alpha1.OrganisationTenants}, Validity: r.validity(vc)}
+	return pki.Certificate{User: vc.Status.ClusterNamespace, Groups: []string{tenancyv1alpha1.OrganisationTenants}, Validity: controlplane.Validity(vc, r.Validity)}
 }
 
 // identify keeps the Secret with what a tenant's API server shows to vn-agents, and with their authorities, and returns

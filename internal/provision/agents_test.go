@@ -69,32 +69,6 @@ func (o *operator) sign() {
 	o.authority.Data = secrets.DataOf(pair)
 }
 
-func (b *bed) create(objects ...client.Object) {
-	b.t.Helper()
-	for _, object := range objects {
-		object.SetResourceVersion("")
-		require.NoError(b.t, b.reconciler.Client.Create(b.t.Context(), object))
-	}
-}
-
-func (b *bed) update(object client.Object) {
-	b.t.Helper()
-	require.NoError(b.t, b.reconciler.Client.Update(b.t.Context(), object))
-}
-
-func (b *bed) delete(object client.Object) {
-	b.t.Helper()
-	require.NoError(b.t, b.reconciler.Client.Delete(b.t.Context(), object))
-}
-
-// has reports whether there is a Secret.
-func (b *bed) has(namespace, name string) bool {
-	b.t.Helper()
-	err := b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Secret{})
-	require.NoError(b.t, client.IgnoreNotFound(err))
-	return err == nil
-}
-
 // leaf returns the certificate in a Secret.
 func leaf(t *testing.T, secret *corev1.Secret) *x509.Certificate {
 	t.Helper()

@@ -272,10 +272,10 @@ func TestAFullStore(t *testing.T) {
 	require.Equal(t, mendingPeriod, b.reconcile().RequeueAfter)
 	require.Equal(t, writes, b.writes)
 	b.store.List[0].InUse = 20
-	b.reconciler.defragmenting <- struct{}{}
+	free := b.busy()
 	b.reconcile()
 	require.EqualValues(t, 100, b.store.List[0].Size, "others are defragmented")
-	<-b.reconciler.defragmenting
+	free()
 	b.reconcile()
 	require.EqualValues(t, 20, b.store.List[0].Size)
 	require.True(t, b.store.List[0].Full)

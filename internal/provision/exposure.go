@@ -34,7 +34,7 @@ const (
 	// tenantTimeout is how long DNS and a tenant's API server may take in one reconcile.
 	tenantTimeout = 5 * time.Second
 	// concurrentExposed is how many reconciles ask them at a time: the others go on with what no tenant delays.
-	concurrentExposed = concurrentTenants / 2
+	concurrentExposed = ConcurrentTenants / 2
 )
 
 // DialTenant connects to a tenant's API server, whose answers are bounded, as nobody knows what it runs. done closes its

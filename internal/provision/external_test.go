@@ -4,24 +4,22 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/internal/provision/secrets"
+	"github.com/superpool/superpool/internal/provision/stores"
 	"github.com/superpool/superpool/test/builders/etcdtest"
 )
 
@@ -37,8 +35,7 @@ func newExternalBed(t *testing.T) (*bed, *etcdtest.Shared) {
 	b := newBed(t, nil, secret)
 	b.reconciler.Network.Manager = "vc-manager"
 	shared := etcdtest.NewShared("a")
-	b.reconciler.DialShared = func(endpoints []string, config *tls.Config) (SharedEtcd, error) {
-		require.Len(t, config.Certificates, 1)
+	b.shared = func(endpoints []string) (stores.SharedEtcd, error) {
 		shared.Endpoints = endpoints
 		return shared, nil
 	}
@@ -222,89 +219,6 @@ func TestAStoreOfItsOwnStays(t *testing.T) {
 	require.Equal(t, before, b.flags())
 }
 
-const noRoot = "its namespace is not said to be a tenant's root namespace: take the finalizer out"
-
-// TestRelease: what a tenant has in an external store goes when its root namespace is being deleted, a part at a time, and
-// before that nothing, nor anything of others.
-func TestRelease(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		with func(b *bed, shared *etcdtest.Shared)
-		// kept is whether all stays, and waits what is said.
-		kept  bool
-		waits string
-	}{
-		"a reconcile may run yet": {kept: true, with: func(b *bed, _ *etcdtest.Shared) { b.later(-settledTime) }},
-		"it says nothing": {kept: true, waits: "it does not say where the external etcd is: say it again, or take the finalizer out", with: func(b *bed, _ *etcdtest.Shared) {
-			told := b.told()
-			told.Data = nil
-			b.update(told)
-		}},
-		"goes":                          {},
-		"many keys go a part at a time": {with: func(_ *bed, shared *etcdtest.Shared) { shared.Keys["/superpool/uid/"] = 3 * clearedKeys * clearedTimes }},
-		"the namespace stays":           {kept: true, with: func(b *bed, _ *etcdtest.Shared) { b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = nil }) }},
-		"it is no root namespace": {kept: true, waits: noRoot, with: func(b *bed, _ *etcdtest.Shared) {
-			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationRootNamespace) })
-		}},
-		"it is nobody's": {kept: true, waits: noRoot, with: func(b *bed, _ *etcdtest.Shared) {
-			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationVirtualClusterUID) })
-		}},
-		"another store": {
-			kept: true, waits: "At https://a:2379,https://b:2379 is another etcd, of ID c, than the one with the tenant's objects, of ID a",
-			with: func(_ *bed, shared *etcdtest.Shared) { shared.Identity = "c" },
-		},
-		"a store that is silent": {
-			kept: true, waits: "The external etcd at https://a:2379,https://b:2379 does not answer vc-manager",
-			with: func(_ *bed, shared *etcdtest.Shared) { shared.Err = errors.New("no answer") },
-		},
-		"no Secret": {
-			kept: true, waits: "There is no Secret vc-manager/external, of type tenancy.x-k8s.io/external-etcd, which has the authorities of the external etcd: create it",
-			with: func(b *bed, _ *etcdtest.Shared) { b.delete(b.secret("vc-manager", "external")) },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, shared := newExternalBed(t)
-			b.served()
-			at := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b.told())}
-			_, err := b.reconciler.release(t.Context(), at)
-			require.NoError(t, err)
-			require.NotEmpty(t, shared.Users, "nothing is being deleted")
-			b.delete(b.told())
-			deleted := metav1.NewTime(b.clock.Now())
-			b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = &deleted })
-			b.later(settledTime)
-			if test.with != nil {
-				test.with(b, shared)
-			}
-			for range 4 {
-				result, err := b.reconciler.release(t.Context(), at)
-				require.NoError(t, err)
-				if result.RequeueAfter == 0 {
-					break
-				}
-			}
-			require.Contains(t, shared.Keys, "/superpool/other/")
-			err = b.reconciler.Client.Get(t.Context(), at.NamespacedName, &corev1.ConfigMap{})
-			if test.kept {
-				require.NoError(t, err)
-				require.Equal(t, test.waits, b.told().Data["deletion-waits-for"])
-				require.NotEmpty(t, shared.Users)
-				require.Contains(t, shared.Keys, "/superpool/uid/")
-				return
-			}
-			require.True(t, apierrors.IsNotFound(err), "%v", err)
-			require.Empty(t, shared.Users)
-			require.NotContains(t, shared.Keys, "/superpool/uid/")
-		})
-	}
-}
-
-// namespace changes the root namespace, by a reader in front: the fake has none that is being deleted without finalizer.
-func (b *bed) namespace(change func(*corev1.Namespace)) {
-	b.changes = append(slices.Clone(b.changes), change)
-}
-
 // TestAnExternalStoreResumes: a tenant that is paused no more has its control plane again where it was, whatever is wanted.
 func TestAnExternalStoreResumes(t *testing.T) {
 	t.Parallel()
@@ -319,7 +233,7 @@ func TestAnExternalStoreResumes(t *testing.T) {
 	require.Equal(t, []int32{0, 0}, b.servers())
 	b.pause(false, false)
 	b.change(external("https://c:2379"))
-	b.reconciler.DialShared = func(endpoints []string, _ *tls.Config) (SharedEtcd, error) {
+	b.shared = func(endpoints []string) (stores.SharedEtcd, error) {
 		if endpoints[0] == "https://c:2379" {
 			return etcdtest.NewShared("c"), nil
 		}
@@ -437,24 +351,24 @@ func (*unmade) Admit(context.Context, string, string) error { return errors.New(
 func TestAnExternalStoreOfMany(t *testing.T) {
 	t.Parallel()
 	b, shared := newExternalBed(t)
-	b.reconciler.joining <- struct{}{}
+	free := b.busy()
 	b.reconcile()
 	require.Empty(t, b.exists())
-	<-b.reconciler.joining
-	b.reconciler.DialShared = func([]string, *tls.Config) (SharedEtcd, error) { return &unmade{shared}, nil }
+	free()
+	b.shared = func([]string) (stores.SharedEtcd, error) { return &unmade{shared}, nil }
 	b.reconcile() // vc-manager is killed before the user is made
-	b.reconciler.DialShared = func([]string, *tls.Config) (SharedEtcd, error) { return shared, nil }
-	b.reconciler.joining <- struct{}{}
+	b.shared = func([]string) (stores.SharedEtcd, error) { return shared, nil }
+	free = b.busy()
 	b.reconcile()
 	require.Empty(t, b.exists())
-	<-b.reconciler.joining
+	free()
 	b.served()
 	shared.Err = errors.New("no answer")
 	b.reconcile()
 	before, _ := b.conditions()
 	require.Equal(t, "Progressing", before[tenancyv1alpha1.ConditionEtcdReady])
 	shared.Err = nil
-	b.reconciler.joining <- struct{}{}
+	b.busy()
 	b.reconcile()
 	after, _ := b.conditions()
 	require.Equal(t, before, after)

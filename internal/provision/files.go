@@ -64,28 +64,23 @@ func unfit(secret *corev1.Secret, key string, content []byte) string {
 	return ""
 }
 
-// addFiles adds the files to those in the root namespace: pods of before read theirs yet.
-func (s *store) addFiles(ctx context.Context) (err error) {
-	copies := s.fileSecrets()
-	if s.files.there, err = copies.Get(ctx, controlplane.SecretFiles); err != nil || len(s.files.data) == 0 {
+// add adds the files to those in the root namespace: pods of before read theirs yet.
+func (f *files) add(ctx context.Context, copies *secrets.Keeper) (err error) {
+	if f.there, err = copies.Get(ctx, controlplane.SecretFiles); err != nil || len(f.data) == 0 {
 		return err
 	}
-	data := maps.Clone(s.files.data)
-	if s.files.there != nil {
-		maps.Copy(data, s.files.there.Data)
+	data := maps.Clone(f.data)
+	if f.there != nil {
+		maps.Copy(data, f.there.Data)
 	}
-	return copies.Keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, s.files.there, data)
+	return copies.Keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, f.there, data)
 }
 
-// pruneFiles lets the files be all that there are in the root namespace: no pod has others any more. It goes by what addFiles
-// has read, so that what somebody else has added since stays.
-func (s *store) pruneFiles(ctx context.Context) error {
-	if s.files.there == nil {
+// prune lets the files be all that there are in the root namespace: no pod has others any more. It goes by what add has read,
+// so that what somebody else has added since stays.
+func (f *files) prune(ctx context.Context, copies *secrets.Keeper) error {
+	if f.there == nil {
 		return nil
 	}
-	return s.fileSecrets().Keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, s.files.there, s.files.data)
-}
-
-func (s *store) fileSecrets() *secrets.Keeper {
-	return s.keeper(s.plane.Namespace)
+	return copies.Keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, f.there, f.data)
 }

@@ -2,14 +2,9 @@ package provision
 
 import (
 	"context"
-	"fmt"
-
-	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/controlplane"
-	"github.com/superpool/superpool/internal/provision/objects"
+	"github.com/superpool/superpool/internal/provision/stores"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -33,33 +28,10 @@ func (r *Reconciler) pause(ctx context.Context, vc *tenancyv1alpha1.VirtualClust
 	return nil
 }
 
-// revive scales what was scaled to nothing to what it was, and keeps the members of the store, and changes nothing else: what
-// is wanted of it is refused, or waits for it. What has another store now stays as it is.
-func (r *Reconciler) revive(ctx context.Context, store *store, report *report) error {
-	if store.isPast() || !store.hasServed() {
-		return nil
-	}
-	manager := &appsv1.Deployment{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: store.plane.Namespace, Name: controlplane.ControllerManager}, manager)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting the controller managers of %s: %w", store.plane.Namespace, err)
-	}
-	if store.told == nil || !controlplane.IsTold(store.told) { // pods do not start without
-		if err := store.tell(ctx, store.state); err != nil {
-			return err
-		}
-	}
-	for _, workload := range []client.Object{store.set, store.servers, manager} {
-		pods := objects.PausedReplicas(workload)
-		if workload == store.set {
-			pods = store.state.Pods
-		}
-		if err := r.objects().Revive(ctx, workload, pods); err != nil {
-			return err
-		}
-	}
-	why, err := store.tend(ctx, objects.ReplicasOf(store.set.Spec.Replicas))
-	if err == nil {
+// revive is Revive of a store, with what a report says of it.
+func (r *Reconciler) revive(ctx context.Context, store *stores.Store, report *report) error {
+	why, isKept, err := store.Revive(ctx)
+	if err == nil && isKept {
 		report.set(tenancyv1alpha1.ConditionEtcdReady, why)
 	}
 	return err

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/ptr"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
@@ -169,4 +171,15 @@ func (s *certificates) ensure(ctx context.Context, plane *controlplane.ControlPl
 	}
 	s.tellTrusted(plane)
 	return errors.Join(errs...)
+}
+
+// renewExternal is Join of stores, with what a report says of it. again is shortened to when that certificate is due.
+func (r *Reconciler) renewExternal(ctx context.Context, plane *controlplane.ControlPlane, kept *certificates, report *report, again *time.Duration) error {
+	if err := r.Stores.Join(ctx, plane, kept.Keeper); err != nil {
+		report.judge(err)
+		return err //nolint:wrapcheck // it says what it did
+	}
+	*again = kept.until(*again)
+	report.ends = ptr.To(metav1.NewTime(kept.Ends()))
+	return nil
 }

@@ -1,4 +1,4 @@
-package provision
+package stores
 
 import (
 	"cmp"
@@ -15,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,26 +40,30 @@ const (
 	defaultKeep     = 7
 )
 
-// backups are those of one control plane.
-type backups struct {
-	*Reconciler
-	plane *controlplane.ControlPlane
+// Backups are those of one control plane, for one reconcile. They are for one goroutine.
+type Backups struct {
+	store *Store
 	// made and restores are Jobs, the newest first, read without a cache.
 	made, restores []batchv1.Job
 }
 
-// openBackups reads the backups of a control plane.
-func (r *Reconciler) openBackups(ctx context.Context, plane *controlplane.ControlPlane) (*backups, error) {
-	b := &backups{Reconciler: r, plane: plane}
+// Backups reads the backups of a control plane. An objects.BrokenError says that nothing is left of a store which was restored
+// once.
+func (s *Store) Backups(ctx context.Context) (*Backups, error) {
+	b := &Backups{store: s}
 	for component, jobs := range map[string]*[]batchv1.Job{controlplane.EtcdBackup: &b.made, controlplane.EtcdRestore: &b.restores} {
 		var list batchv1.JobList
-		if err := r.Reader.List(ctx, &list, client.InNamespace(plane.Namespace), client.MatchingLabels(controlplane.Labels(component))); err != nil {
-			return nil, fmt.Errorf("listing Jobs %s of %s: %w", component, plane.Namespace, err)
+		if err := s.stores.reader.List(ctx, &list, client.InNamespace(s.plane.Namespace), client.MatchingLabels(controlplane.Labels(component))); err != nil {
+			return nil, fmt.Errorf("listing Jobs %s of %s: %w", component, s.plane.Namespace, err)
 		}
 		slices.SortFunc(list.Items, func(a, b batchv1.Job) int {
 			return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 		})
 		*jobs = list.Items
+	}
+	if s.state.New && len(b.restores) > 0 {
+		return nil, objects.Broken("ConfigMap and StatefulSet etcd and the API servers are gone, and there are Jobs etcd-restore-N: name the store, by the N of a claim data-N-etcd-0: "+
+			"kubectl -n %[1]s create configmap etcd --from-literal=generation=N && kubectl -n %[1]s label configmap etcd app.kubernetes.io/managed-by=vc-manager", s.plane.Namespace)
 	}
 	return b, nil
 }
@@ -77,7 +79,7 @@ const (
 
 // outcomeOf returns what became of a Job, and when. One that should have ended long ago has failed, as one whose node is
 // lost: the meta cluster waits for its pod.
-func (b *backups) outcomeOf(job *batchv1.Job) (became outcome, at time.Time) {
+func (b *Backups) outcomeOf(job *batchv1.Job) (became outcome, at time.Time) {
 	for i := range job.Status.Conditions {
 		condition := &job.Status.Conditions[i]
 		switch {
@@ -88,19 +90,19 @@ func (b *backups) outcomeOf(job *batchv1.Job) (became outcome, at time.Time) {
 			return failed, condition.LastTransitionTime.Time
 		}
 	}
-	if at := job.CreationTimestamp.Add(controlplane.BackupTime + hangTime); at.Before(b.Clock.Now()) {
+	if at := job.CreationTimestamp.Add(controlplane.BackupTime + hangTime); at.Before(b.store.stores.clock.Now()) {
 		return failed, at
 	}
 	return running, time.Time{}
 }
 
 // runs reports whether a backup is being made.
-func (b *backups) runs() bool {
+func (b *Backups) runs() bool {
 	return slices.ContainsFunc(b.made, func(job batchv1.Job) bool { became, _ := b.outcomeOf(&job); return became == running })
 }
 
 // newest returns when the newest backup was whole, nil for none.
-func (b *backups) newest() *metav1.Time {
+func (b *Backups) newest() *metav1.Time {
 	for i := range b.made {
 		if became, at := b.outcomeOf(&b.made[i]); became == complete {
 			return ptr.To(metav1.NewTime(at))
@@ -109,49 +111,57 @@ func (b *backups) newest() *metav1.Time {
 	return nil
 }
 
-// keepUp makes a backup if one is due, and says what is known of them. again is shortened to when the next one is due. None
-// is begun while what API servers write may change: it says of which version it is.
-func (b *backups) keepUp(ctx context.Context, store *store, report *report, again *time.Duration) error {
-	if b.plane.Version.Spec.Backup == nil {
-		report.without = append(report.without, tenancyv1alpha1.ConditionBackedUp)
-		return nil
+// Kept is what is known of the backups of a control plane.
+type Kept struct {
+	// Newest is when the newest one was whole, nil for none.
+	Newest *metav1.Time
+	// Why is why they are not as they are to be, the zero Reason when they are.
+	Why tenancy.Reason
+	// Again is after how long they are looked at again, 0 where an event tells.
+	Again time.Duration
+}
+
+// KeepUp makes a backup if one is due, and returns what is known of them, nil where there are to be none. With an error Newest
+// alone is known. None is begun while what API servers write may change: it says of which version it is.
+func (b *Backups) KeepUp(ctx context.Context) (*Kept, error) {
+	if b.store.plane.Version.Spec.Backup == nil {
+		return nil, nil
 	}
-	report.lastBackup = b.newest()
+	kept := &Kept{Newest: b.newest()}
 	due, err := b.due()
 	if err != nil {
-		report.set(tenancyv1alpha1.ConditionBackedUp, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
-			"ClusterVersion %s: spec.backup.schedule: %v; give five fields as those of a CronJob, @daily or @every 6h", b.plane.Version.Name, err)})
-		return nil
+		kept.Why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
+			"ClusterVersion %s: spec.backup.schedule: %v; give five fields as those of a CronJob, @daily or @every 6h", b.store.plane.Version.Name, err)}
+		return kept, nil
 	}
-	mayUpgrade := changesMinor(store.version(), b.plane.Version.Spec.KubernetesVersion) && preflight(store) == (tenancy.Reason{})
-	if !b.runs() && (!store.hasServed() || mayUpgrade) {
-		why := b.state()
-		if why == (tenancy.Reason{}) && b.Clock.Now().After(due) {
-			why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and comes when the API servers are what they are to be"}
+	clock := b.store.stores.clock
+	mayUpgrade := b.store.ChangesMinor() && b.store.preflight() == (tenancy.Reason{})
+	if !b.runs() && (!b.store.HasServed() || mayUpgrade) {
+		kept.Why = b.state()
+		if kept.Why == (tenancy.Reason{}) && clock.Now().After(due) {
+			kept.Why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is due, and comes when the API servers are what they are to be"}
 		}
-		report.set(tenancyv1alpha1.ConditionBackedUp, why)
-		return nil
+		return kept, nil
 	}
-	due, why, err := b.makeAt(ctx, store, due, "")
+	due, kept.Why, err = b.makeAt(ctx, due, "")
 	var broken *objects.BrokenError
 	switch {
 	case errors.As(err, &broken):
-		due, why = b.Clock.Now().Add(mendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
+		due, kept.Why = clock.Now().Add(objects.MendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()}
 	case err != nil && objects.IsRefused(err):
-		due, why = b.Clock.Now().Add(mendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
+		due, kept.Why = clock.Now().Add(objects.MendingPeriod), tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()}
 	case err != nil:
-		return err
+		return kept, err
 	}
-	*again = min(*again, max(due.Sub(b.Clock.Now()), storePeriod))
-	report.set(tenancyv1alpha1.ConditionBackedUp, why)
-	return nil
+	kept.Again = max(due.Sub(clock.Now()), AskPeriod)
+	return kept, nil
 }
 
 // makeAt makes a backup if it is time, none is being made, and none has failed just now. It returns when it is time, and
 // what is waited for, the zero Reason if the newest backup is whole. to is the version that the API servers get after it,
 // "" for none.
-func (b *backups) makeAt(ctx context.Context, store *store, due time.Time, to string) (time.Time, tenancy.Reason, error) {
-	now := b.Clock.Now()
+func (b *Backups) makeAt(ctx context.Context, due time.Time, to string) (time.Time, tenancy.Reason, error) {
+	now := b.store.stores.clock.Now()
 	if len(b.made) > 0 {
 		if became, at := b.outcomeOf(&b.made[0]); became == failed {
 			due = at.Add(retryPeriod)
@@ -163,12 +173,12 @@ func (b *backups) makeAt(ctx context.Context, store *store, due time.Time, to st
 	if now.Before(due) {
 		return due, b.state(), nil
 	}
-	why, err := b.begin(ctx, store, to)
+	why, err := b.begin(ctx, to)
 	return due, why, err
 }
 
 // state says why the newest backup is not whole, the zero Reason if it is.
-func (b *backups) state() tenancy.Reason {
+func (b *Backups) state() tenancy.Reason {
 	if len(b.made) == 0 {
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "There is no backup yet"}
 	}
@@ -176,7 +186,7 @@ func (b *backups) state() tenancy.Reason {
 	switch became, _ := b.outcomeOf(newest); {
 	case became == failed:
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: fmt.Sprintf(
-			"%s failed, and is made again in %v: kubectl -n %s logs job/%s", newest.Name, retryPeriod, b.plane.Namespace, newest.Name)}
+			"%s failed, and is made again in %v: kubectl -n %s logs job/%s", newest.Name, retryPeriod, b.store.plane.Namespace, newest.Name)}
 	case became == running && b.newest() == nil:
 		return b.waitsFor(newest)
 	default:
@@ -185,14 +195,14 @@ func (b *backups) state() tenancy.Reason {
 }
 
 // waitsFor says that a Job is waited for.
-func (b *backups) waitsFor(job *batchv1.Job) tenancy.Reason {
+func (b *Backups) waitsFor(job *batchv1.Job) tenancy.Reason {
 	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf(
-		"%s runs: kubectl -n %s describe job/%s", job.Name, b.plane.Namespace, job.Name)}
+		"%s runs: kubectl -n %s describe job/%s", job.Name, b.store.plane.Namespace, job.Name)}
 }
 
 // due returns when the next backup is made by the schedule.
-func (b *backups) due() (time.Time, error) {
-	text := cmp.Or(b.plane.Version.Spec.Backup.Schedule, defaultSchedule)
+func (b *Backups) due() (time.Time, error) {
+	text := cmp.Or(b.store.plane.Version.Spec.Backup.Schedule, defaultSchedule)
 	if strings.Contains(text, "TZ=") { // ParseStandard would take it
 		return time.Time{}, errors.New("it is in UTC")
 	}
@@ -200,7 +210,7 @@ func (b *backups) due() (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err //nolint:wrapcheck // the caller says of what
 	}
-	now := b.Clock.Now().UTC()
+	now := b.store.stores.clock.Now().UTC()
 	for at := range 10 {
 		next := schedule.Next(now.Add(time.Duration(at) * leastPeriod))
 		switch after := schedule.Next(next); {
@@ -214,38 +224,15 @@ func (b *backups) due() (time.Time, error) {
 		return now, nil
 	}
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(b.plane.Tenant.UID)) // it takes all
+	_, _ = sum.Write([]byte(b.store.plane.Tenant.UID)) // it takes all
 	const parts = 1000
 	next := schedule.Next(b.made[0].CreationTimestamp.UTC())
 	return next.Add(schedule.Next(next).Sub(next) / spreadParts / parts * time.Duration(sum.Sum32()%parts)), nil
 }
 
-// readyMember returns the name of a member that is ready, "" for none, and whether that is so for long: it does not just
-// start.
-func (s *store) readyMember(ctx context.Context) (member string, isDown bool, err error) {
-	pods, states, err := s.pods(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	since := time.Time{}
-	for i, pod := range states {
-		if pod.Ready && !pod.Ending {
-			member = max(member, pod.Name)
-		}
-		changed := pods[i].CreationTimestamp.Time
-		if _, ready := podutil.GetPodCondition(&pods[i].Status, corev1.PodReady); ready != nil {
-			changed = ready.LastTransitionTime.Time
-		}
-		if changed.After(since) {
-			since = changed
-		}
-	}
-	return member, member == "" && (s.set.ResourceVersion == "" || len(pods) > 0 && s.Clock.Since(since) > retryPeriod), nil
-}
-
 // begin makes a backup of a member that is ready, in the place of the oldest one where there are enough.
-func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.Reason, error) {
-	member, _, err := store.readyMember(ctx)
+func (b *Backups) begin(ctx context.Context, to string) (tenancy.Reason, error) {
+	member, _, err := b.store.readyMember(ctx)
 	switch {
 	case err != nil:
 		return tenancy.Reason{}, err
@@ -255,7 +242,7 @@ func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.R
 	if err := b.policies(ctx); err != nil {
 		return tenancy.Reason{}, err
 	}
-	if err := b.claim(ctx, b.plane.Backups()); err != nil {
+	if err := b.claim(ctx, b.store.plane.Backups()); err != nil {
 		return tenancy.Reason{}, err
 	}
 	slot := b.slot(to)
@@ -266,8 +253,8 @@ func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.R
 			}
 		}
 	}
-	job := b.plane.Backup(controlplane.BackupName(b.Clock.Now()), slot, member, store.version(), to)
-	if err := b.Client.Create(ctx, job); err != nil {
+	job := b.store.plane.Backup(controlplane.BackupName(b.store.stores.clock.Now()), slot, member, b.store.version(), to)
+	if err := b.store.stores.client.Create(ctx, job); err != nil {
 		return tenancy.Reason{}, fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err)
 	}
 	b.made = slices.Insert(b.made, 0, *job)
@@ -275,9 +262,9 @@ func (b *backups) begin(ctx context.Context, store *store, to string) (tenancy.R
 }
 
 // policies lets Jobs reach what they need, and nothing else.
-func (b *backups) policies(ctx context.Context) error {
-	for _, policy := range b.plane.BackupPolicies() {
-		if _, err := b.objects().Apply(ctx, policy); err != nil {
+func (b *Backups) policies(ctx context.Context) error {
+	for _, policy := range b.store.plane.BackupPolicies() {
+		if _, err := b.store.stores.objects.Apply(ctx, policy); err != nil {
 			return err
 		}
 	}
@@ -287,11 +274,11 @@ func (b *backups) policies(ctx context.Context) error {
 // slot returns the number of the file of the next backup: where there are two for the same upgrade, that of the later one, so
 // that an upgrade which hangs does not take all; else one that no backup has, or that of one which failed, rather than of
 // the oldest; and never that of the one that is to be restored. to is the version of the upgrade, "" for none.
-func (b *backups) slot(to string) int32 {
-	keep := max(2, cmp.Or(b.plane.Version.Spec.Backup.Keep, defaultKeep))
+func (b *Backups) slot(to string) int32 {
+	keep := max(2, cmp.Or(b.store.plane.Version.Spec.Backup.Keep, defaultKeep))
 	own := slices.DeleteFunc(slices.Clone(b.made), func(job batchv1.Job) bool {
 		slot := controlplane.SlotOf(&job)
-		return to == "" || !controlplane.IsBefore(&job, to) || slot < 0 || slot >= keep || job.Name == b.plane.Tenant.Spec.RestoreFrom
+		return to == "" || !controlplane.IsBefore(&job, to) || slot < 0 || slot >= keep || job.Name == b.store.plane.Tenant.Spec.RestoreFrom
 	})
 	if len(own) > 1 {
 		return controlplane.SlotOf(&own[0])
@@ -304,7 +291,7 @@ func (b *backups) slot(to string) int32 {
 	oldest := int32(0)
 	for i := range b.made { // the newest first
 		job := &b.made[i]
-		if slot := controlplane.SlotOf(job); slot >= 0 && slot < keep && job.Name != b.plane.Tenant.Spec.RestoreFrom {
+		if slot := controlplane.SlotOf(job); slot >= 0 && slot < keep && job.Name != b.store.plane.Tenant.Spec.RestoreFrom {
 			if oldest = slot; b.isFailed(job) {
 				break
 			}
@@ -313,18 +300,18 @@ func (b *backups) slot(to string) int32 {
 	return oldest
 }
 
-func (b *backups) isFailed(job *batchv1.Job) bool {
+func (b *Backups) isFailed(job *batchv1.Job) bool {
 	became, _ := b.outcomeOf(job)
 	return became == failed
 }
 
 // claim creates a claim where there is none of that name. One that is not vc-manager's is an error.
-func (b *backups) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+func (b *Backups) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	live := &corev1.PersistentVolumeClaim{}
-	err := b.Reader.Get(ctx, client.ObjectKeyFromObject(claim), live)
+	err := b.store.stores.reader.Get(ctx, client.ObjectKeyFromObject(claim), live)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = b.Client.Create(ctx, claim)
+		err = b.store.stores.client.Create(ctx, claim)
 	case err == nil && !controlplane.IsManaged(live):
 		return objects.Broken("PersistentVolumeClaim %s/%s is not vc-manager's: delete it", claim.Namespace, claim.Name)
 	}
@@ -335,61 +322,16 @@ func (b *backups) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim
 }
 
 // remove deletes the Job that was read, with its pods.
-func (b *backups) remove(ctx context.Context, job *batchv1.Job) error {
-	err := b.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+func (b *Backups) remove(ctx context.Context, job *batchv1.Job) error {
+	err := b.store.stores.client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Job %s/%s: %w", job.Namespace, job.Name, err)
 	}
 	return nil
 }
 
-// beforeUpgrade returns what an upgrade to another minor version waits for: a backup that is made for it, not older than
-// freshTime; any of the store where no member is ready for long, for the upgrade may mend that. None is being made then, as
-// it would be one of another version than it says.
-func (b *backups) beforeUpgrade(ctx context.Context, store *store) (tenancy.Reason, error) {
-	to := b.plane.Version.Spec.KubernetesVersion
-	if b.plane.Version.Spec.Backup == nil || !store.hasServed() || !changesMinor(store.version(), to) {
-		return tenancy.Reason{}, nil
-	}
-	if !b.runs() {
-		hasAny, hasOwn := b.has(store, to)
-		if hasOwn {
-			return tenancy.Reason{}, nil
-		}
-		if _, isDown, err := store.readyMember(ctx); err != nil || isDown && hasAny {
-			return tenancy.Reason{}, err
-		}
-	}
-	_, why, err := b.makeAt(ctx, store, b.Clock.Now(), to)
-	if why == (tenancy.Reason{}) && err == nil {
-		why = b.waitsFor(&b.made[0])
-	}
-	why.Message = "A backup comes before the upgrade, unless spec.backup is taken out of the ClusterVersion: " + why.Message
-	return why, err
-}
-
-// has reports whether there is a backup of a store, and one that was made just now for its upgrade to a version.
-func (b *backups) has(store *store, to string) (hasAny, hasOwn bool) {
-	for i := range b.made {
-		job := &b.made[i]
-		became, at := b.outcomeOf(job)
-		if became == complete && controlplane.WrittenBy(job) == store.version() && controlplane.GenerationOf(job) == store.state.Generation {
-			hasAny = true
-			hasOwn = hasOwn || controlplane.IsBefore(job, to) && b.Clock.Now().Before(at.Add(freshTime))
-		}
-	}
-	return hasAny, hasOwn
-}
-
-// changesMinor reports whether a version is of another minor version.
-func changesMinor(from, to string) bool {
-	before, err := version.ParseSemantic(from)
-	after, others := version.ParseSemantic(to)
-	return err != nil || others != nil || !sameMinor(before, after)
-}
-
 // named returns the backup of a name, nil for none.
-func (b *backups) named(name string) *batchv1.Job {
+func (b *Backups) named(name string) *batchv1.Job {
 	for i := range b.made {
 		if b.made[i].Name == name {
 			return &b.made[i]
