@@ -47,6 +47,8 @@ type bed struct {
 	reconciler *Reconciler
 	clock      *testingclock.FakePassiveClock
 	writes     int
+	// recorded is how often it was read which store there is.
+	recorded int
 	// tenant is the tenant's API server, and asked how many connections to it are open.
 	tenant *kubefake.Clientset
 	asked  int
@@ -170,6 +172,9 @@ func (b *bed) read(ctx context.Context, c client.WithWatch, key client.ObjectKey
 	b.live = true
 	defer func() { b.live = false }()
 	err := c.Get(ctx, key, o, options...)
+	if _, is := o.(*corev1.ConfigMap); is && key.Name == controlplane.Etcd {
+		b.recorded++
+	}
 	if vc, is := o.(*tenancyv1alpha1.VirtualCluster); is && b.ahead != nil {
 		b.ahead(&vc.Spec)
 	}

@@ -95,9 +95,10 @@ func TestAnExternalStore(t *testing.T) {
 	require.Equal(t, "superpool-uid", issued.Leaf.Subject.CommonName)
 	require.Equal(t, []string{controlplane.FinalizerExternal}, b.told().Finalizers)
 	b.reconcile()
-	before := b.writes
+	before, recorded := b.writes, b.recorded
 	b.reconcile()
 	require.Equal(t, before, b.writes, "all of it is there")
+	require.Equal(t, recorded+1, b.recorded)
 
 	b.clock.SetTime(b.clock.Now().Add(21 * 24 * time.Hour))
 	require.NoError(t, b.reconciler.Client.Delete(t.Context(), &tenancyv1alpha1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "v1.37"}}))

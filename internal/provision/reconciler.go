@@ -183,8 +183,9 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	case virtualclusters.IsPaused(vc):
 		err = r.pause(ctx, vc, report)
 	default:
-		if err = r.renewExternal(ctx, plane, kept, report, again); err == nil {
-			err = r.provision(ctx, plane, report, again)
+		var record *stores.Record
+		if record, err = r.renewExternal(ctx, plane, kept, report, again); err == nil {
+			err = r.provision(ctx, plane, record, report, again)
 		}
 		err = errors.Join(err, r.expose(ctx, plane, report, again))
 	}
@@ -276,14 +277,14 @@ func (r *Reconciler) certificates(
 }
 
 // provision makes the next part. again is shortened to when a store that is not whole is asked again.
-func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, record *stores.Record, report *report, again *time.Duration) error {
 	version, why, err := r.version(ctx, plane.Tenant, report)
 	if err != nil {
 		return err
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why) // its creation, or a change of it, is an event
-		return r.keep(ctx, plane, report, again)
+		return r.keep(ctx, plane, record, report, again)
 	}
 	plane.Version = version
 	network, err := r.network(ctx)
@@ -295,7 +296,7 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 	if err != nil {
 		return err
 	}
-	store, err := r.Stores.Open(ctx, plane, files.lacks)
+	store, err := r.Stores.Open(ctx, plane, record, files.lacks)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
@@ -347,9 +348,9 @@ type wanted struct {
 }
 
 // keep keeps what there is of a control plane whose ClusterVersion is not there.
-func (r *Reconciler) keep(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+func (r *Reconciler) keep(ctx context.Context, plane *controlplane.ControlPlane, record *stores.Record, report *report, again *time.Duration) error {
 	plane.Version = &tenancyv1alpha1.ClusterVersion{}
-	store, err := r.Stores.Open(ctx, plane, "")
+	store, err := r.Stores.Open(ctx, plane, record, "")
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/internal/provision/objects"
 	"github.com/superpool/superpool/internal/provision/secrets"
+	"github.com/superpool/superpool/internal/provision/stores"
 )
 
 // certificates keeps those of one control plane in Secrets of its root namespace. An authority is made before anything that
@@ -173,13 +174,20 @@ func (s *certificates) ensure(ctx context.Context, plane *controlplane.ControlPl
 	return errors.Join(errs...)
 }
 
-// renewExternal is Join of stores, with what a report says of it. again is shortened to when that certificate is due.
-func (r *Reconciler) renewExternal(ctx context.Context, plane *controlplane.ControlPlane, kept *certificates, report *report, again *time.Duration) error {
-	if err := r.Stores.Join(ctx, plane, kept.Keeper); err != nil {
+// renewExternal reads which store a control plane has, and is Join for an external one, with what a report says of it. again is
+// shortened to when that certificate is due.
+func (r *Reconciler) renewExternal(
+	ctx context.Context, plane *controlplane.ControlPlane, kept *certificates, report *report, again *time.Duration,
+) (*stores.Record, error) {
+	record, err := r.Stores.Record(ctx, plane.Namespace)
+	if err == nil {
+		err = r.Stores.Join(ctx, plane, record, kept.Keeper)
+	}
+	if err != nil {
 		report.judge(err)
-		return err //nolint:wrapcheck // it says what it did
+		return nil, err //nolint:wrapcheck // it says what it did
 	}
 	*again = kept.until(*again)
 	report.ends = ptr.To(metav1.NewTime(kept.Ends()))
-	return nil
+	return record, nil
 }

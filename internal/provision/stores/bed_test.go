@@ -93,7 +93,9 @@ func (b *bed) plane() *controlplane.ControlPlane {
 // make makes the store of a control plane, and returns what it waits for.
 func (b *bed) make(plane *controlplane.ControlPlane) tenancy.Reason {
 	b.t.Helper()
-	store, err := b.stores.Open(b.t.Context(), plane, "")
+	record, err := b.stores.Record(b.t.Context(), root)
+	require.NoError(b.t, err)
+	store, err := b.stores.Open(b.t.Context(), plane, record, "")
 	require.NoError(b.t, err)
 	why, err := store.Make(b.t.Context())
 	require.NoError(b.t, err)

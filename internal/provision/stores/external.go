@@ -54,20 +54,19 @@ func (ss *Stores) externalAuthorities(ctx context.Context, name string) (*extern
 	return read, nil
 }
 
-// Join makes the certificate by which an external store knows a control plane, once ConfigMap etcd names one, whatever becomes
-// of the rest: what runs needs it. plane says then where the store is, and whom API servers trust as it.
-func (ss *Stores) Join(ctx context.Context, plane *controlplane.ControlPlane, kept *secrets.Keeper) error {
-	told, at := &corev1.ConfigMap{}, types.NamespacedName{Namespace: plane.Namespace, Name: controlplane.Etcd}
-	if err := ss.reader.Get(ctx, at, told); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("getting ConfigMap %s: %w", at, err)
-	}
-	external := controlplane.ExternalOf(told)
-	if external == nil || !controlplane.IsManaged(told) {
+// Join makes the certificate by which an external store knows a control plane, once a record names one, whatever becomes of
+// the rest: what runs needs it. plane says then where the store is, and whom API servers trust as it. For another store it
+// does nothing.
+func (ss *Stores) Join(ctx context.Context, plane *controlplane.ControlPlane, record *Record, kept *secrets.Keeper) error {
+	external := record.external()
+	if external == nil {
 		return nil
 	}
+	return ss.certify(ctx, plane, external, kept)
+}
+
+// certify is Join for an external store that is recorded.
+func (ss *Stores) certify(ctx context.Context, plane *controlplane.ControlPlane, external *controlplane.External, kept *secrets.Keeper) error {
 	authorities, err := ss.externalAuthorities(ctx, external.Secret)
 	if err != nil {
 		return err
@@ -198,12 +197,7 @@ func (s *Store) tendExternal(ctx context.Context, external controlplane.External
 		return why, err
 	}
 	if s.plane.External == nil || !slices.Equal(s.plane.External.Endpoints, external.Endpoints) || s.plane.External.Secret != external.Secret {
-		if err := s.stores.Join(ctx, s.plane, s.stores.keeper(s.plane.Namespace)); err != nil {
-			return tenancy.Reason{}, err
-		}
-	}
-	if s.plane.External == nil {
-		return s.waits("what ConfigMap etcd says was changed just now"), nil
+		return tenancy.Reason{}, s.stores.certify(ctx, s.plane, s.state.External, s.stores.keeper(s.plane.Namespace))
 	}
 	return tenancy.Reason{}, nil
 }

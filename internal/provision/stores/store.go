@@ -44,19 +44,46 @@ type Store struct {
 	state controlplane.Store
 }
 
+// Record is ConfigMap etcd of a control plane, as it was read for one reconcile: it says which store there is.
+type Record struct {
+	// told is nil for none.
+	told *corev1.ConfigMap
+}
+
+// external returns the external store that it names, nil for none.
+func (r *Record) external() *controlplane.External {
+	if r.told == nil || !controlplane.IsManaged(r.told) {
+		return nil
+	}
+	return controlplane.ExternalOf(r.told)
+}
+
+// Record reads which store there is in a root namespace, with no cache.
+func (ss *Stores) Record(ctx context.Context, namespace string) (*Record, error) {
+	told, at := &corev1.ConfigMap{}, types.NamespacedName{Namespace: namespace, Name: controlplane.Etcd}
+	err := ss.reader.Get(ctx, at, told)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &Record{}, nil
+	case err != nil:
+		return nil, fmt.Errorf("getting ConfigMap %s: %w", at, err)
+	}
+	return &Record{told}, nil
+}
+
 // Open reads the store of a control plane, with no cache, and changes nothing. Where its ConfigMap is gone and others are not
 // it is no new one: an empty one in its place would look like a tenant that has lost everything. lacks is why files of the
 // ClusterVersion are not there, "" where all are: the control plane does not become then what the ClusterVersion says. An
 // objects.BrokenError says what somebody has to mend before anything is done with the store. From now on the store keeps
-// Generation, External and Trusted of plane, which nobody else changes meanwhile.
-func (ss *Stores) Open(ctx context.Context, plane *controlplane.ControlPlane, lacks string) (*Store, error) {
-	s := &Store{stores: ss, plane: plane, lacks: lacks, told: &corev1.ConfigMap{}, set: &appsv1.StatefulSet{}, servers: &appsv1.Deployment{}}
+// Generation, External and Trusted of plane, which nobody else changes meanwhile, and the record.
+func (ss *Stores) Open(ctx context.Context, plane *controlplane.ControlPlane, record *Record, lacks string) (*Store, error) {
+	s := &Store{stores: ss, plane: plane, lacks: lacks, told: record.told, set: &appsv1.StatefulSet{}, servers: &appsv1.Deployment{}}
 	if err := s.readAll(ctx); err != nil {
 		return nil, err
 	}
-	pods := controlplane.MembersOf(s.told)
-	if s.told.ResourceVersion == "" {
-		s.told = nil
+	pods := int32(1)
+	if s.told != nil {
+		pods = controlplane.MembersOf(s.told)
 	}
 	s.state = controlplane.StoreOf(s.told, s.set, s.servers)
 	if err := s.knowsExternal(ctx); err != nil {
@@ -83,22 +110,33 @@ func (ss *Stores) Open(ctx context.Context, plane *controlplane.ControlPlane, la
 	return s, nil
 }
 
-// readAll reads the objects that say which store there is.
+// readAll reads the objects that say which store there is, besides the ConfigMap. All are vc-manager's.
 func (s *Store) readAll(ctx context.Context) error {
-	for name, named := range map[string][]client.Object{controlplane.Etcd: {s.told, s.set}, controlplane.APIServer: {s.servers}} {
-		for _, object := range named {
-			exists, err := s.read(ctx, name, object)
-			switch {
-			case err != nil:
-				return err
-			case exists && object == s.told && !controlplane.IsManaged(object) && controlplane.ExternalOf(s.told) != nil:
-				return objects.Broken("ConfigMap %[1]s/%[2]s is not vc-manager's: kubectl -n %[1]s label configmap %[2]s app.kubernetes.io/managed-by=vc-manager", s.plane.Namespace, name)
-			case exists && !controlplane.IsManaged(object):
-				return objects.Broken("%s %s/%s is not vc-manager's: delete it", objects.KindOf(object), s.plane.Namespace, name)
-			}
+	if s.told != nil && !controlplane.IsManaged(s.told) {
+		if controlplane.ExternalOf(s.told) != nil {
+			return objects.Broken("ConfigMap %[1]s/%[2]s is not vc-manager's: kubectl -n %[1]s label configmap %[2]s app.kubernetes.io/managed-by=vc-manager", s.plane.Namespace, s.told.Name)
+		}
+		return foreign(s.told)
+	}
+	for _, object := range []client.Object{s.set, s.servers} {
+		name := controlplane.Etcd
+		if object == s.servers {
+			name = controlplane.APIServer
+		}
+		exists, err := s.read(ctx, name, object)
+		switch {
+		case err != nil:
+			return err
+		case exists && !controlplane.IsManaged(object):
+			return foreign(object)
 		}
 	}
 	return nil
+}
+
+// foreign returns the error for an object that is not vc-manager's.
+func foreign(object client.Object) error {
+	return objects.Broken("%s %s is not vc-manager's: delete it", objects.KindOf(object), client.ObjectKeyFromObject(object))
 }
 
 // isPast reports whether the StatefulSet is of a store that another one has taken the place of.

@@ -25,7 +25,7 @@ func TestAStoreIsAsLargeAfterAPause(t *testing.T) {
 	require.Equal(t, controlplane.Etcd, waits)
 	require.NoError(t, b.client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 	require.Zero(t, *set.Spec.Replicas)
-	store, err := b.stores.Open(t.Context(), &controlplane.ControlPlane{Namespace: root, Tenant: &tenancyv1alpha1.VirtualCluster{}}, "")
+	store, err := b.stores.Open(t.Context(), &controlplane.ControlPlane{Namespace: root, Tenant: &tenancyv1alpha1.VirtualCluster{}}, &Record{}, "")
 	require.NoError(t, err)
 	require.Equal(t, int32(3), store.state.Pods)
 }
