@@ -78,6 +78,15 @@ func (b *bed) told() *corev1.ConfigMap {
 	return told
 }
 
+// letGo takes the finalizer out of ConfigMap etcd, and returns it.
+func (b *bed) letGo() *corev1.ConfigMap {
+	b.t.Helper()
+	told := b.told()
+	told.Finalizers = nil
+	b.update(told)
+	return told
+}
+
 // TestAnExternalStore: API servers ask an external store below the tenant's prefix, by a certificate with its name, and
 // nothing of a store is in the root namespace. Nothing is written that is there.
 func TestAnExternalStore(t *testing.T) {
@@ -165,10 +174,7 @@ func TestAnotherExternalStore(t *testing.T) {
 		},
 		"a ConfigMap that is gone": {
 			with: func(b *bed, _ *etcdtest.Shared) {
-				told := b.told()
-				told.Finalizers = nil
-				b.update(told)
-				b.delete(told)
+				b.delete(b.letGo())
 			},
 			change: external("https://a:2379", "https://b:2379"),
 			reason: "-", message: lostExternal,
@@ -283,10 +289,7 @@ func TestWhatIsLeftOfAnExternalStore(t *testing.T) {
 		t.Parallel()
 		b, shared := newExternalBed(t)
 		b.served()
-		told := b.told()
-		told.Finalizers = nil
-		b.update(told)
-		b.delete(told)
+		b.delete(b.letGo())
 		b.delete(workload(controlplane.APIServer))
 		shared.Identity = "c"
 		b.reconcile()
@@ -298,10 +301,7 @@ func TestWhatIsLeftOfAnExternalStore(t *testing.T) {
 		t.Parallel()
 		b, shared := newExternalBed(t)
 		b.served()
-		told := b.told()
-		told.Finalizers = nil
-		b.update(told)
-		for _, left := range []client.Object{told, workload(controlplane.APIServer), b.secret(root, controlplane.ExternalClient)} {
+		for _, left := range []client.Object{b.letGo(), workload(controlplane.APIServer), b.secret(root, controlplane.ExternalClient)} {
 			b.delete(left)
 		}
 		shared.Identity = "c"
@@ -332,9 +332,7 @@ func TestConfigMapOfAnExternalStore(t *testing.T) {
 	t.Parallel()
 	b, _ := newExternalBed(t)
 	b.served()
-	told := b.told()
-	told.Finalizers = nil
-	b.update(told)
+	b.letGo()
 	b.reconcile()
 	require.Equal(t, []string{controlplane.FinalizerExternal}, b.told().Finalizers)
 	b.delete(b.told())
