@@ -54,7 +54,8 @@ type bed struct {
 	asked  int
 	// refuses is what the meta cluster finds invalid where it is asked before, "" for nothing: the name of an object.
 	refuses string
-	// live is whether what is read is not from the cache, and ahead changes a VirtualCluster that is: the cache is behind.
+	// live is whether what is read is not from the cache, and ahead changes a VirtualCluster that is: the cache is
+	// behind.
 	live  bool
 	ahead func(*tenancyv1alpha1.VirtualClusterSpec)
 	// fails is what the meta cluster answers to whatever is applied, nil where it takes it.

@@ -1,5 +1,5 @@
-// Package objects writes vc-manager's objects of the meta cluster: it applies them, scales workloads to nothing and back, and
-// touches none that is somebody else's.
+// Package objects writes vc-manager's objects of the meta cluster: it applies them, scales workloads to nothing and
+// back, and touches none that is somebody else's.
 package objects
 
 import (
@@ -34,9 +34,9 @@ type Writer struct {
 	Reader client.Reader
 }
 
-// Apply makes an object what it is to be, and returns it as it is then. It writes nothing where that was applied before,
-// and is refused where the object has changed since it was read. An object of that name that is not vc-manager's is a
-// BrokenError.
+// Apply makes an object what it is to be, and returns it as it is then. It writes nothing where that was applied
+// before, and is refused where the object has changed since it was read. An object of that name that is not
+// vc-manager's is a BrokenError.
 func (w Writer) Apply(ctx context.Context, object client.Object) (client.Object, error) {
 	current, err := w.current(ctx, object)
 	if err != nil {
@@ -45,8 +45,8 @@ func (w Writer) Apply(ctx context.Context, object client.Object) (client.Object,
 	return current, w.ApplyOver(ctx, object, current)
 }
 
-// Refused asks the meta cluster whether it takes an object, and writes nothing. isNew is whether the object is not as it was
-// applied, and why the answer that says it is invalid, "" for none: what else may be wrong is said by Apply.
+// Refused asks the meta cluster whether it takes an object, and writes nothing. isNew is whether the object is not as
+// it was applied, and why the answer that says it is invalid, "" for none: what else may be wrong is said by Apply.
 func (w Writer) Refused(ctx context.Context, object client.Object) (isNew bool, why string) {
 	current, err := w.current(ctx, object)
 	if err != nil || isApplied(object, current) {
@@ -58,7 +58,8 @@ func (w Writer) Refused(ctx context.Context, object client.Object) (isNew bool, 
 	return true, ""
 }
 
-// Reapply lets ApplyOver write an object that was read, also where that is what was applied: somebody has changed it since.
+// Reapply lets ApplyOver write an object that was read, also where that is what was applied: somebody has changed it
+// since.
 func Reapply(current client.Object) { delete(current.GetAnnotations(), annotationApplied) }
 
 // isApplied reports whether an object is as it was applied.
@@ -88,8 +89,8 @@ func (w Writer) current(ctx context.Context, object client.Object) (client.Objec
 	return current, nil
 }
 
-// ApplyOver is Apply for an object that was read, as current, and is vc-manager's; one without resource version does not
-// exist. current becomes what the object is then.
+// ApplyOver is Apply for an object that was read, as current, and is vc-manager's; one without resource version does
+// not exist. current becomes what the object is then.
 func (w Writer) ApplyOver(ctx context.Context, object, current client.Object, options ...client.ApplyOption) error {
 	name := client.ObjectKeyFromObject(object)
 	wanted, hash, err := encode(object)

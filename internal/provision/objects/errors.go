@@ -10,8 +10,8 @@ import (
 // MendingPeriod is how often what somebody has to mend is looked at: nobody tells when it is.
 const MendingPeriod = time.Minute
 
-// BrokenError is the error for what vc-manager does not replace, because others trust or have made it: somebody has to mend
-// it. It says what to do.
+// BrokenError is the error for what vc-manager does not replace, because others trust or have made it: somebody has to
+// mend it. It says what to do.
 type BrokenError struct{ why string }
 
 // Error implements error.

@@ -35,8 +35,8 @@ func PausedReplicas(workload client.Object) int32 {
 	return int32(max(0, min(pods, maxRevived))) //nolint:gosec // a handful
 }
 
-// EndAll scales the programs of a control plane to nothing, each when those that ask it have ended, and returns the name of
-// the one that has not, "" where nothing runs.
+// EndAll scales the programs of a control plane to nothing, each when those that ask it have ended, and returns the
+// name of the one that has not, "" where nothing runs.
 func (w Writer) EndAll(ctx context.Context, namespace string) (waits string, err error) {
 	for _, part := range []struct {
 		name     string
@@ -86,8 +86,8 @@ func (w Writer) end(ctx context.Context, workload client.Object, name client.Obj
 	return true, nil
 }
 
-// Revive scales a Deployment or StatefulSet that was read, and is scaled to nothing, to so many pods, nine at most. It does
-// nothing with one without resource version, which does not exist.
+// Revive scales a Deployment or StatefulSet that was read, and is scaled to nothing, to so many pods, nine at most. It
+// does nothing with one without resource version, which does not exist.
 func (w Writer) Revive(ctx context.Context, workload client.Object, pods int32) error {
 	before := workload.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is of the same kind
 	wanted := replicasIn(workload)

@@ -28,19 +28,20 @@ type Keeper struct {
 	// Now is when certificates are issued that are due then.
 	Now time.Time
 
-	// issued is when the last of the certificates was issued that Issue has seen, ends when the first of them ends, and due when
-	// the first of them is to be made anew.
+	// issued is when the last of the certificates was issued that Issue has seen, ends when the first of them ends, and
+	// due when the first of them is to be made anew.
 	issued, ends, due time.Time
 }
 
-// Issued returns when the last of the certificates was issued that Issue has seen, the zero time where it has seen none.
+// Issued returns when the last of the certificates was issued that Issue has seen, the zero time where it has seen
+// none.
 func (k *Keeper) Issued() time.Time { return k.issued }
 
 // Ends returns when the first of the certificates ends that Issue has seen, the zero time where it has seen none.
 func (k *Keeper) Ends() time.Time { return k.ends }
 
-// Until returns the time until the first of the certificates that Issue has seen is to be made anew: a second at least, and at
-// most so long.
+// Until returns the time until the first of the certificates that Issue has seen is to be made anew: a second at least,
+// and at most so long.
 func (k *Keeper) Until(most time.Duration) time.Duration {
 	if k.due.IsZero() {
 		return most
@@ -65,7 +66,8 @@ func (e *UngrantedError) Error() string {
 // Unwrap returns what the meta cluster answered.
 func (e *UngrantedError) Unwrap() error { return e.err }
 
-// Get returns a Secret, nil for none. One that is not vc-manager's is a BrokenError, and one that may not be read an UngrantedError.
+// Get returns a Secret, nil for none. One that is not vc-manager's is a BrokenError, and one that may not be read an
+// UngrantedError.
 func (k *Keeper) Get(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: name}, secret)

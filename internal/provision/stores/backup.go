@@ -47,8 +47,8 @@ type Backups struct {
 	made, restores []batchv1.Job
 }
 
-// Backups reads the backups of a control plane. An objects.BrokenError says that nothing is left of a store which was restored
-// once.
+// Backups reads the backups of a control plane. An objects.BrokenError says that nothing is left of a store which was
+// restored once.
 func (s *Store) Backups(ctx context.Context) (*Backups, error) {
 	b := &Backups{store: s}
 	for component, jobs := range map[string]*[]batchv1.Job{controlplane.EtcdBackup: &b.made, controlplane.EtcdRestore: &b.restores} {
@@ -77,8 +77,8 @@ const (
 	failed
 )
 
-// outcomeOf returns what became of a Job, and when. One that should have ended long ago has failed, as one whose node is
-// lost: the meta cluster waits for its pod.
+// outcomeOf returns what became of a Job, and when. One that should have ended long ago has failed, as one whose node
+// is lost: the meta cluster waits for its pod.
 func (b *Backups) outcomeOf(job *batchv1.Job) (became outcome, at time.Time) {
 	for i := range job.Status.Conditions {
 		condition := &job.Status.Conditions[i]
@@ -121,8 +121,8 @@ type Kept struct {
 	Again time.Duration
 }
 
-// KeepUp makes a backup if one is due, and returns what is known of them, nil where there are to be none. With an error Newest
-// alone is known. None is begun while what API servers write may change: it says of which version it is.
+// KeepUp makes a backup if one is due, and returns what is known of them, nil where there are to be none. With an error
+// Newest alone is known. None is begun while what API servers write may change: it says of which version it is.
 func (b *Backups) KeepUp(ctx context.Context) (*Kept, error) {
 	if b.store.plane.Version.Spec.Backup == nil {
 		return nil, nil
@@ -157,9 +157,9 @@ func (b *Backups) KeepUp(ctx context.Context) (*Kept, error) {
 	return kept, nil
 }
 
-// makeAt makes a backup if it is time, none is being made, and none has failed just now. It returns when it is time, and
-// what is waited for, the zero Reason if the newest backup is whole. to is the version that the API servers get after it,
-// "" for none.
+// makeAt makes a backup if it is time, none is being made, and none has failed just now. It returns when it is time,
+// and what is waited for, the zero Reason if the newest backup is whole. to is the version that the API servers get
+// after it, "" for none.
 func (b *Backups) makeAt(ctx context.Context, due time.Time, to string) (time.Time, tenancy.Reason, error) {
 	now := b.store.stores.clock.Now()
 	if len(b.made) > 0 {
@@ -271,9 +271,10 @@ func (b *Backups) policies(ctx context.Context) error {
 	return nil
 }
 
-// slot returns the number of the file of the next backup: where there are two for the same upgrade, that of the later one, so
-// that an upgrade which hangs does not take all; else one that no backup has, or that of one which failed, rather than of
-// the oldest; and never that of the one that is to be restored. to is the version of the upgrade, "" for none.
+// slot returns the number of the file of the next backup: where there are two for the same upgrade, that of the later
+// one, so that an upgrade which hangs does not take all; else one that no backup has, or that of one which failed,
+// rather than of the oldest; and never that of the one that is to be restored. to is the version of the upgrade, "" for
+// none.
 func (b *Backups) slot(to string) int32 {
 	keep := max(2, cmp.Or(b.store.plane.Version.Spec.Backup.Keep, defaultKeep))
 	own := slices.DeleteFunc(slices.Clone(b.made), func(job batchv1.Job) bool {

@@ -37,7 +37,8 @@ type bed struct {
 	shared *etcdtest.Shared
 	// dialed is called when the external store is connected to, nil for nothing.
 	dialed func()
-	// changes are made to the root namespace when it is read: the fake has none that is being deleted without finalizer.
+	// changes are made to the root namespace when it is read: the fake has none that is being deleted without
+	// finalizer.
 	changes []func(*corev1.Namespace)
 }
 

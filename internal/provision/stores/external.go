@@ -26,7 +26,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// externalAuthorities are who signs the certificates of an external store's users, and, in PEM, who those of its members.
+// externalAuthorities are who signs the certificates of an external store's users, and, in PEM, who those of its
+// members.
 type externalAuthorities struct {
 	users   *pki.Authority
 	members []byte
@@ -54,9 +55,9 @@ func (ss *Stores) externalAuthorities(ctx context.Context, name string) (*extern
 	return read, nil
 }
 
-// Join makes the certificate by which an external store knows a control plane, once a record names one, whatever becomes of
-// the rest: what runs needs it. plane says then where the store is, and whom API servers trust as it. For another store it
-// does nothing.
+// Join makes the certificate by which an external store knows a control plane, once a record names one, whatever
+// becomes of the rest: what runs needs it. plane says then where the store is, and whom API servers trust as it. For
+// another store it does nothing.
 func (ss *Stores) Join(ctx context.Context, plane *controlplane.ControlPlane, record *Record, kept *secrets.Keeper) error {
 	external := record.external()
 	if external == nil {
@@ -103,7 +104,8 @@ func (ss *Stores) dialExternal(ctx context.Context, external *controlplane.Exter
 	return ss.dialShared(external.Endpoints, config)
 }
 
-// known returns why an external store is not the one whose ID is given, or cannot be used, and that ID where none is given.
+// known returns why an external store is not the one whose ID is given, or cannot be used, and that ID where none is
+// given.
 func (ss *Stores) known(ctx context.Context, c SharedEtcd, external *controlplane.External) (id string, why tenancy.Reason) {
 	id, err := c.ID(ctx)
 	invalid := func(format string, values ...any) (string, tenancy.Reason) {
@@ -140,7 +142,8 @@ func (s *Store) knowsExternal(ctx context.Context) (err error) {
 	return err
 }
 
-// wantedExternal returns the external store that the ClusterVersion names, nil for none, as that of which the ID is recorded.
+// wantedExternal returns the external store that the ClusterVersion names, nil for none, as that of which the ID is
+// recorded.
 func (s *Store) wantedExternal() *controlplane.External {
 	wanted := s.plane.Version.Spec.ExternalEtcd
 	if wanted == nil {
@@ -153,8 +156,8 @@ func (s *Store) wantedExternal() *controlplane.External {
 	return external
 }
 
-// movable returns why an external store is not found where it is to be found from now on, the zero Reason where it is, or
-// stays where it was: what runs goes on with the place of before.
+// movable returns why an external store is not found where it is to be found from now on, the zero Reason where it is,
+// or stays where it was: what runs goes on with the place of before.
 func (s *Store) movable(ctx context.Context) (tenancy.Reason, error) {
 	wanted := s.wantedExternal()
 	if wanted == nil || s.state.External == nil || equality.Semantic.DeepEqual(wanted, s.state.External) {
@@ -173,8 +176,8 @@ func (s *Store) movable(ctx context.Context) (tenancy.Reason, error) {
 	return why, nil
 }
 
-// tendExternal lets an external store know the tenant, and returns what it waits for then. What there is to delete later is
-// said before it is made, and the ID when all is made: a store that has lost the tenant since has lost more.
+// tendExternal lets an external store know the tenant, and returns what it waits for then. What there is to delete
+// later is said before it is made, and the ID when all is made: a store that has lost the tenant since has lost more.
 func (s *Store) tendExternal(ctx context.Context, external controlplane.External) (tenancy.Reason, error) {
 	if s.told != nil && s.told.DeletionTimestamp != nil {
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
@@ -205,7 +208,7 @@ func (s *Store) tendExternal(ctx context.Context, external controlplane.External
 // othersAsk is what a store waits for while others ask external ones.
 var othersAsk = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "External etcds of other tenants are asked just now"}
 
-// turn reports whether an external store may be asked now: the caller receives from joining when it was.
+// turn reports whether an external store may be asked now: the caller receives from asking when it was.
 func (s *Store) turn() bool {
 	select {
 	case s.stores.asking <- struct{}{}:

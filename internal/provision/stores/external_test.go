@@ -8,8 +8,8 @@ import (
 	"github.com/superpool/superpool/internal/controlplane"
 )
 
-// TestAnExternalStoreThatIsWhole: API servers are told where it is before anything is made of them, also where somebody changes
-// the ConfigMap meanwhile: else theirs would be a store of their own, which nobody has made.
+// TestAnExternalStoreThatIsWhole: API servers are told where it is before anything is made of them, also where somebody
+// changes the ConfigMap meanwhile: else theirs would be a store of their own, which nobody has made.
 func TestAnExternalStoreThatIsWhole(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -26,12 +26,12 @@ import (
 )
 
 const (
-	// clearedKeys is how many keys of an external store are deleted at a time, and clearedTimes how often in one reconcile:
-	// others use it meanwhile.
+	// clearedKeys is how many keys of an external store are deleted at a time, and clearedTimes how often in one
+	// reconcile: others use it meanwhile.
 	clearedKeys  = 500
 	clearedTimes = 20
-	// settledTime is how long a root namespace is being deleted before what its tenant has in an external store is: no reconcile
-	// that has seen it alive runs any more.
+	// settledTime is how long a root namespace is being deleted before what its tenant has in an external store is: no
+	// reconcile that has seen it alive runs any more.
 	settledTime = 15 * time.Second
 	// waitsFor is the key of ConfigMap etcd that says why it is there yet, while its root namespace is being deleted.
 	waitsFor = "deletion-waits-for"
@@ -50,9 +50,9 @@ func (ss *Stores) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// release deletes what is a tenant's in an external store, once the root namespace is being deleted whose ConfigMap names
-// the store: its user first, so that nobody writes behind it. Whose it is, the namespace says and no ConfigMap: others may
-// write one like it.
+// release deletes what is a tenant's in an external store, once the root namespace is being deleted whose ConfigMap
+// names the store: its user first, so that nobody writes behind it. Whose it is, the namespace says and no ConfigMap:
+// others may write one like it.
 func (ss *Stores) release(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	told, root := &corev1.ConfigMap{}, &corev1.Namespace{}
 	err := ss.reader.Get(ctx, request.NamespacedName, told)
@@ -91,7 +91,8 @@ func (ss *Stores) release(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{}, nil
 }
 
-// clear deletes what is a VirtualCluster's in an external store, and returns what it waits for, "" when nothing is left.
+// clear deletes what is a VirtualCluster's in an external store, and returns what it waits for, "" when nothing is
+// left.
 func (ss *Stores) clear(ctx context.Context, external *controlplane.External, uid types.UID) string {
 	failed := func(err error) string {
 		klog.FromContext(ctx).Error(err, "Clearing an external store", "endpoints", external.Endpoints)

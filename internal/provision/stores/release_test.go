@@ -16,8 +16,8 @@ import (
 
 const noRoot = "its namespace is not said to be a tenant's root namespace: take the finalizer out"
 
-// TestRelease: what a tenant has in an external store goes when its root namespace is being deleted, a part at a time, and
-// before that nothing, nor anything of others.
+// TestRelease: what a tenant has in an external store goes when its root namespace is being deleted, a part at a time,
+// and before that nothing, nor anything of others.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -41,9 +41,10 @@ func (s *Store) restorable(b *Backups) (backup *batchv1.Job, state controlplane.
 	return backup, state, then.preflight().Message
 }
 
-// Restore makes the store anew of the backup that is named. A Job makes a store of one member of it, in a new volume, while
-// all programs run; then they end, and that is the store. Before that nothing of what there was is touched, and another wish
-// takes it back. It returns what it waits for, or why it does nothing, and whether the rest goes on meanwhile.
+// Restore makes the store anew of the backup that is named. A Job makes a store of one member of it, in a new volume,
+// while all programs run; then they end, and that is the store. Before that nothing of what there was is touched, and
+// another wish takes it back. It returns what it waits for, or why it does nothing, and whether the rest goes on
+// meanwhile.
 func (s *Store) Restore(ctx context.Context, b *Backups) (why tenancy.Reason, goesOn bool, err error) {
 	wish := s.plane.Tenant.Spec.RestoreFrom
 	if err := s.dropOldWish(ctx, b, wish); err != nil || wish == "" || wish == s.state.Restored {
@@ -81,8 +82,8 @@ func (s *Store) Restore(ctx context.Context, b *Backups) (why tenancy.Reason, go
 	return tenancy.Reason{}, true, nil
 }
 
-// become lets another store be the one, once all programs of the one that there was have ended. It returns what it waits
-// for, "" when it is.
+// become lets another store be the one, once all programs of the one that there was have ended. It returns what it
+// waits for, "" when it is.
 func (s *Store) become(ctx context.Context, state controlplane.Store) (string, error) {
 	runs, err := s.endForRestore(ctx)
 	if err != nil || runs != "" {
@@ -127,8 +128,8 @@ func (s *Store) dropOldWish(ctx context.Context, b *Backups, wish string) error 
 	return nil
 }
 
-// endForRestore ends all programs, and returns the name of one that has pods, "" for none: also those that are about to end,
-// as they may write yet.
+// endForRestore ends all programs, and returns the name of one that has pods, "" for none: also those that are about to
+// end, as they may write yet.
 func (s *Store) endForRestore(ctx context.Context) (string, error) {
 	if waits, err := s.stores.objects.EndAll(ctx, s.plane.Namespace); err != nil || waits != "" {
 		return waits, err
@@ -148,8 +149,8 @@ func (s *Store) endForRestore(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// restoring returns the Job that restores the backup that is named into a store which comes behind a generation, nil for
-// none, and how many others have failed.
+// restoring returns the Job that restores the backup that is named into a store which comes behind a generation, nil
+// for none, and how many others have failed.
 func (b *Backups) restoring(generation int64) (job *batchv1.Job, failures int) {
 	for i := range b.restores {
 		of := &b.restores[i]

@@ -33,8 +33,8 @@ import (
 type Store struct {
 	stores *Stores
 	plane  *controlplane.ControlPlane
-	// told and set are its ConfigMap, nil for none, and its StatefulSet, and servers its API servers, without resource version
-	// for none. They are read without a cache, and written only where nobody else has written since.
+	// told and set are its ConfigMap, nil for none, and its StatefulSet, and servers its API servers, without resource
+	// version for none. They are read without a cache, and written only where nobody else has written since.
 	told    *corev1.ConfigMap
 	set     *appsv1.StatefulSet
 	servers *appsv1.Deployment
@@ -71,11 +71,12 @@ func (ss *Stores) Record(ctx context.Context, namespace string) (*Record, error)
 	return &Record{told}, nil
 }
 
-// Open reads the store of a control plane, with no cache, and changes nothing. Where its ConfigMap is gone and others are not
-// it is no new one: an empty one in its place would look like a tenant that has lost everything. lacks is why files of the
-// ClusterVersion are not there, "" where all are: the control plane does not become then what the ClusterVersion says. An
-// objects.BrokenError says what somebody has to mend before anything is done with the store. From now on the store keeps
-// Generation, External and Trusted of plane, which nobody else changes meanwhile, and the record.
+// Open reads the store of a control plane, with no cache, and changes nothing. Where its ConfigMap is gone and others
+// are not it is no new one: an empty one in its place would look like a tenant that has lost everything. lacks is why
+// files of the ClusterVersion are not there, "" where all are: the control plane does not become then what the
+// ClusterVersion says. An objects.BrokenError says what somebody has to mend before anything is done with the store.
+// From now on the store keeps Generation, External and Trusted of plane, which nobody else changes meanwhile, and the
+// record.
 func (ss *Stores) Open(ctx context.Context, plane *controlplane.ControlPlane, record *Record, lacks string) (*Store, error) {
 	s := &Store{stores: ss, plane: plane, lacks: lacks, told: record.told, set: &appsv1.StatefulSet{}, servers: &appsv1.Deployment{}}
 	if err := s.readAll(ctx); err != nil {
@@ -160,7 +161,8 @@ func (s *Store) HasServed() bool {
 // Restored returns the backup that it was restored from, "" for none.
 func (s *Store) Restored() string { return s.state.Restored }
 
-// version returns the version of Kubernetes of the API servers that have written what is stored, "" where it is not known.
+// version returns the version of Kubernetes of the API servers that have written what is stored, "" where it is not
+// known.
 func (s *Store) version() string {
 	if s.HasServed() {
 		return controlplane.VersionOf(s.servers)
@@ -180,7 +182,8 @@ func (s *Store) read(ctx context.Context, name string, object client.Object) (bo
 	return err == nil, nil
 }
 
-// Objects returns what Make applies: nil for an external store, and while another one takes the place of the one that there is.
+// Objects returns what Make applies: nil for an external store, and while another one takes the place of the one that
+// there is.
 func (s *Store) Objects() []client.Object {
 	if s.isPast() || s.wantedExternal() != nil {
 		return nil
@@ -188,8 +191,8 @@ func (s *Store) Objects() []client.Object {
 	return s.plane.Etcd(s.state)
 }
 
-// Make applies the objects of the store, or lets an external one know the tenant, takes the next step, and returns what it
-// waits for then, the zero Reason when it is what it is to be.
+// Make applies the objects of the store, or lets an external one know the tenant, takes the next step, and returns what
+// it waits for then, the zero Reason when it is what it is to be.
 func (s *Store) Make(ctx context.Context) (tenancy.Reason, error) {
 	if wanted := s.wantedExternal(); wanted != nil {
 		return s.tendExternal(ctx, *wanted)
@@ -212,8 +215,8 @@ func (s *Store) Make(ctx context.Context) (tenancy.Reason, error) {
 	return why, err
 }
 
-// tend takes the next step to a store of so many members whose pods are what its StatefulSet says, and returns what it waits
-// for then.
+// tend takes the next step to a store of so many members whose pods are what its StatefulSet says, and returns what it
+// waits for then.
 func (s *Store) tend(ctx context.Context, wanted int32) (tenancy.Reason, error) {
 	switch {
 	case s.state.External != nil:
@@ -253,8 +256,8 @@ func (s *Store) remove(ctx context.Context) error {
 	return nil
 }
 
-// learn tells pods that start from now on who the members are. The store was made: it is never new again. The claim of a member
-// is that of its pod: the first one that is known, and another one when the member is whole with it.
+// learn tells pods that start from now on who the members are. The store was made: it is never new again. The claim of
+// a member is that of its pod: the first one that is known, and another one when the member is whole with it.
 func (s *Store) learn(ctx context.Context, members []etcd.Member, pods []etcd.Pod) error {
 	known := s.state
 	known.Members, known.Joining, known.New, known.Version, known.Claims = nil, "", false, s.version(), map[string]string{}
@@ -451,8 +454,8 @@ func (s *Store) dial(ctx context.Context) (EtcdClient, error) {
 	return s.stores.dialEtcd(s.plane.Addresses(controlplane.MaxMembers), config)
 }
 
-// readyMember returns the name of a member that is ready, "" for none, and whether that is so for long: it does not just
-// start.
+// readyMember returns the name of a member that is ready, "" for none, and whether that is so for long: it does not
+// just start.
 func (s *Store) readyMember(ctx context.Context) (member string, isDown bool, err error) {
 	pods, states, err := s.pods(ctx)
 	if err != nil {
@@ -474,9 +477,10 @@ func (s *Store) readyMember(ctx context.Context) (member string, isDown bool, er
 	return member, member == "" && (s.set.ResourceVersion == "" || len(pods) > 0 && s.stores.clock.Since(since) > retryPeriod), nil
 }
 
-// Revive scales what was scaled to nothing to what it was, all programs of the control plane, keeps the members of the store,
-// and changes nothing else: what is wanted of it is refused, or waits for it. It returns what the store waits for then, and
-// whether anything was kept: one that has another store now, or that no API server has served, stays as it is.
+// Revive scales what was scaled to nothing to what it was, all programs of the control plane, keeps the members of the
+// store, and changes nothing else: what is wanted of it is refused, or waits for it. It returns what the store waits
+// for then, and whether anything was kept: one that has another store now, or that no API server has served, stays as
+// it is.
 func (s *Store) Revive(ctx context.Context) (why tenancy.Reason, isKept bool, err error) {
 	if s.isPast() || !s.HasServed() {
 		return tenancy.Reason{}, false, nil

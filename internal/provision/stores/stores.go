@@ -1,6 +1,6 @@
-// Package stores keeps the store of each control plane: an etcd of its own, whose members it adds, replaces and mends, or a part
-// of an external one; its backups, and its restore from one. It says what a store cannot become. It keeps no state: what there
-// is, the objects of the root namespace say.
+// Package stores keeps the store of each control plane: an etcd of its own, whose members it adds, replaces and mends,
+// or a part of an external one; its backups, and its restore from one. It says what a store cannot become. It keeps no
+// state: what there is, the objects of the root namespace say.
 package stores
 
 import (
@@ -19,8 +19,8 @@ import (
 // AskPeriod is how often a store that is not whole is asked again: nothing tells when its members are.
 const AskPeriod = 5 * time.Second
 
-// concurrentDefragmented is how many members of etcd are defragmented at a time: each takes a worker for half a minute at
-// most, and tenants decide how often.
+// concurrentDefragmented is how many members of etcd are defragmented at a time: each takes a worker for half a minute
+// at most, and tenants decide how often.
 const concurrentDefragmented = 2
 
 // EtcdClient asks and changes a store. See etcd.Client.
@@ -69,8 +69,8 @@ type Options struct {
 	Manager string
 	// Validity is how long certificates are valid of VirtualClusters that do not say it.
 	Validity time.Duration
-	// Workers is how many control planes are worked on at a time. Half of them ask external stores at a time: one that is silent
-	// is that of many. With 0 no store is asked that has to wait for its turn.
+	// Workers is how many control planes are worked on at a time. Half of them ask external stores at a time: one that
+	// is silent is that of many. With 0 no store is asked that has to wait for its turn.
 	Workers int
 }
 
@@ -84,8 +84,8 @@ type Stores struct {
 	manager    string
 	validity   time.Duration
 	objects    objects.Writer
-	// asking has an element for each reconcile that asks an external store, and defragmenting one for each that waits for a
-	// member of etcd.
+	// asking has an element for each reconcile that asks an external store, and defragmenting one for each that waits
+	// for a member of etcd.
 	asking, defragmenting chan struct{}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Obstacle returns why a control plane cannot become what its ClusterVersion says now, the zero Reason when it can. Before an
-// upgrade to another minor version it makes a backup, which is an obstacle until it is whole.
+// Obstacle returns why a control plane cannot become what its ClusterVersion says now, the zero Reason when it can.
+// Before an upgrade to another minor version it makes a backup, which is an obstacle until it is whole.
 func (s *Store) Obstacle(ctx context.Context, backups *Backups) (why tenancy.Reason, err error) {
 	if why = s.preflight(); why == (tenancy.Reason{}) {
 		why, err = s.movable(ctx)
@@ -49,9 +49,9 @@ func (s *Store) preflight() tenancy.Reason {
 	return tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf("ClusterVersion %s: %s; what runs goes on", plane.Version.Name, why)}
 }
 
-// upgradable returns why a control plane cannot get the version of Kubernetes that is wanted now, "" when it can: up one
-// minor version at a time, and up the next one when all parts have this one. A patch may be taken back, and a version
-// that never ran. What was restored is of a version of its own, which no part has.
+// upgradable returns why a control plane cannot get the version of Kubernetes that is wanted now, "" when it can: up
+// one minor version at a time, and up the next one when all parts have this one. A patch may be taken back, and a
+// version that never ran. What was restored is of a version of its own, which no part has.
 func (s *Store) upgradable() string {
 	plane := s.plane
 	all, notYet := version.ParseSemantic(plane.Tenant.Status.Version)
@@ -91,17 +91,17 @@ func outside(to *version.Version, oldest uint) string {
 
 func sameMinor(a, b *version.Version) bool { return a.Major() == b.Major() && a.Minor() == b.Minor() }
 
-// ChangesMinor reports whether the version of Kubernetes that is wanted is of another minor version than what is stored, or
-// one of the two is not known.
+// ChangesMinor reports whether the version of Kubernetes that is wanted is of another minor version than what is
+// stored, or one of the two is not known.
 func (s *Store) ChangesMinor() bool {
 	before, err := version.ParseSemantic(s.version())
 	after, others := version.ParseSemantic(s.plane.Version.Spec.KubernetesVersion)
 	return err != nil || others != nil || !sameMinor(before, after)
 }
 
-// beforeUpgrade returns what an upgrade to another minor version waits for: a backup that is made for it, not older than
-// freshTime; any of the store where no member is ready for long, for the upgrade may mend that. None is being made then, as
-// it would be one of another version than it says.
+// beforeUpgrade returns what an upgrade to another minor version waits for: a backup that is made for it, not older
+// than freshTime; any of the store where no member is ready for long, for the upgrade may mend that. None is being made
+// then, as it would be one of another version than it says.
 func (b *Backups) beforeUpgrade(ctx context.Context) (tenancy.Reason, error) {
 	to := b.store.plane.Version.Spec.KubernetesVersion
 	if b.store.plane.Version.Spec.Backup == nil || !b.store.HasServed() || !b.store.ChangesMinor() {

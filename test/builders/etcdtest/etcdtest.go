@@ -1,5 +1,5 @@
-// Package etcdtest has stores of control planes for tests that ask no etcd: one that a control plane has for itself, and an
-// external one that others use too. Neither is for more than one goroutine.
+// Package etcdtest has stores of control planes for tests that ask no etcd: one that a control plane has for itself,
+// and an external one that others use too. Neither is for more than one goroutine.
 package etcdtest
 
 import (

@@ -24,8 +24,8 @@ func newShared(t *testing.T, authority *pki.Authority, address string, flags ...
 	return startExternal(t, authority, bin, t.TempDir(), address, flags...)
 }
 
-// asked returns the ID of the etcd at URLs, or why there is none, for who shows what signer, nil for none, has signed for root,
-// and trusts what trusted has signed.
+// asked returns the ID of the etcd at URLs, or why there is none, for who shows what signer, nil for none, has signed
+// for root, and trusts what trusted has signed.
 func asked(t *testing.T, signer, trusted *pki.Authority, urls ...string) (string, error) {
 	t.Helper()
 	c := dialShared(t, signer, trusted, urls...)
@@ -50,7 +50,8 @@ func dialShared(t *testing.T, signer, trusted *pki.Authority, urls ...string) *e
 	return c
 }
 
-// TestWhoAnExternalStoreIs: what keeps a real etcd from being used is told apart, and of several URLs one that answers is enough.
+// TestWhoAnExternalStoreIs: what keeps a real etcd from being used is told apart, and of several URLs one that answers
+// is enough.
 func TestWhoAnExternalStoreIs(t *testing.T) {
 	t.Parallel()
 	authority, err := pki.NewAuthority("etcd")
@@ -105,8 +106,8 @@ func TestWhoAnExternalStoreIs(t *testing.T) {
 	})
 }
 
-// TestClearingAnExternalStore: what is below a prefix goes, a part at a time, also what is written meanwhile, and all of those
-// whose prefixes differ by one character stays.
+// TestClearingAnExternalStore: what is below a prefix goes, a part at a time, also what is written meanwhile, and all
+// of those whose prefixes differ by one character stays.
 func TestClearingAnExternalStore(t *testing.T) {
 	t.Parallel()
 	authority, err := pki.NewAuthority("etcd")
