@@ -111,8 +111,8 @@ func (s *Shared) identify(ctx context.Context) error {
 	}
 }
 
-// notRoot returns an error as it is, and as ErrNotRoot where it is the answer to somebody who is nobody, or another one. Which
-// question is answered so is not the same in all versions of etcd.
+// notRoot returns an error as it is, and as ErrNotRoot where it is the answer to somebody who is nobody, or another
+// one. Which question is answered so is not the same in all versions of etcd.
 func notRoot(err error) error {
 	for _, answer := range []error{rpctypes.ErrUserEmpty, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound} {
 		if errors.Is(err, answer) {

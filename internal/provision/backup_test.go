@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// retryPeriod is after how long a backup that failed is made again, hangTime how much longer than it may take one runs that
-	// has failed, and freshTime how old that is with which an upgrade begins.
+	// retryPeriod is after how long a backup that failed is made again, hangTime how much longer than it may take one
+	// runs that has failed, and freshTime how old that is with which an upgrade begins.
 	retryPeriod = 10 * time.Minute
 	hangTime    = 10 * time.Minute
 	freshTime   = time.Hour

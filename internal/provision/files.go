@@ -76,8 +76,8 @@ func (f *files) add(ctx context.Context, copies *secrets.Keeper) (err error) {
 	return copies.Keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, f.there, data)
 }
 
-// prune lets the files be all that there are in the root namespace: no pod has others any more. It goes by what add has read,
-// so that what somebody else has added since stays.
+// prune lets the files be all that there are in the root namespace: no pod has others any more. It goes by what add has
+// read, so that what somebody else has added since stays.
 func (f *files) prune(ctx context.Context, copies *secrets.Keeper) error {
 	if f.there == nil {
 		return nil

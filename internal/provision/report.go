@@ -128,8 +128,8 @@ func isUnlooked(said *metav1.Condition) bool {
 	return said.Status == metav1.ConditionUnknown && said.Reason == tenancyv1alpha1.ReasonWaiting
 }
 
-// write writes what a report says if it is something else, and reports whether it did, but for condition Exposed, which a
-// tenant can change as often as it is asked.
+// write writes what a report says if it is something else, and reports whether it did, but for condition Exposed, which
+// a tenant can change as often as it is asked.
 func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) (bool, error) {
 	before := vc.DeepCopy()
 	report.tell(vc)

@@ -20,8 +20,8 @@ import (
 	"github.com/superpool/superpool/internal/provision/stores"
 )
 
-// certificates keeps those of one control plane in Secrets of its root namespace. An authority is made before anything that
-// it signs: all that runs trusts it, and one that is gone is not made anew. Only rotate replaces one.
+// certificates keeps those of one control plane in Secrets of its root namespace. An authority is made before anything
+// that it signs: all that runs trusts it, and one that is gone is not made anew. Only rotate replaces one.
 type certificates struct {
 	*secrets.Keeper
 	// pool is the pool's authority, with what identify found wrong with it.
@@ -174,8 +174,8 @@ func (s *certificates) ensure(ctx context.Context, plane *controlplane.ControlPl
 	return errors.Join(errs...)
 }
 
-// renewExternal reads which store a control plane has, and is Join for an external one, with what a report says of it. again is
-// shortened to when that certificate is due.
+// renewExternal reads which store a control plane has, and is Join for an external one, with what a report says of it.
+// again is shortened to when that certificate is due.
 func (r *Reconciler) renewExternal(
 	ctx context.Context, plane *controlplane.ControlPlane, kept *certificates, report *report, again *time.Duration,
 ) (*stores.Record, error) {

@@ -43,7 +43,8 @@ func newExternal(t *testing.T, k *kubelet) *external {
 	return startExternal(t, authority, k.bin, k.folder, k.first+"250")
 }
 
-// startExternal is newExternal for one at an address of this machine, whose certificate an authority signs, with more flags.
+// startExternal is newExternal for one at an address of this machine, whose certificate an authority signs, with more
+// flags.
 func startExternal(t *testing.T, authority *pki.Authority, bin, folder, address string, flags ...string) *external {
 	t.Helper()
 	e := &external{url: "https://" + net.JoinHostPort(address, "2379"), authority: authority}
