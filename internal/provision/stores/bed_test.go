@@ -35,8 +35,11 @@ type bed struct {
 	clock  *testingclock.FakePassiveClock
 	stores *Stores
 	shared *etcdtest.Shared
-	// dialed is called when the external store is connected to, nil for nothing.
+	// dials is how often the external store was connected to, and dialed is called when it is, nil for nothing.
+	dials  int
 	dialed func()
+	// as returns the external store as it answers, nil for as it is.
+	as func() SharedEtcd
 	// changes are made to the root namespace when it is read: the fake has none that is being deleted without
 	// finalizer.
 	changes []func(*corev1.Namespace)
@@ -70,11 +73,15 @@ func newBed(t *testing.T) *bed {
 	})
 	b.client = c
 	b.stores = New(Options{
-		Client: c, Reader: reader, Clock: b.clock, Manager: "vc-manager", Validity: time.Hour, Workers: 2,
+		Client: c, Reader: reader, Clock: b.clock, Manager: "vc-manager", Validity: time.Hour, Workers: 1,
 		DialShared: func(endpoints []string, _ *tls.Config) (SharedEtcd, error) {
 			b.shared.Endpoints = endpoints
+			b.dials++
 			if b.dialed != nil {
 				b.dialed()
+			}
+			if b.as != nil {
+				return b.as(), nil
 			}
 			return b.shared, nil
 		},

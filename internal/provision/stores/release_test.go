@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/test/builders/etcdtest"
 )
 
 const noRoot = "its namespace is not said to be a tenant's root namespace: take the finalizer out"
@@ -78,6 +80,7 @@ func TestRelease(t *testing.T) {
 					break
 				}
 			}
+			require.Equal(t, b.dials, b.shared.Closed, "connections are closed")
 			require.Contains(t, b.shared.Keys, "/superpool/other/")
 			err = b.client.Get(t.Context(), at.NamespacedName, &corev1.ConfigMap{})
 			if test.kept {
@@ -92,4 +95,55 @@ func TestRelease(t *testing.T) {
 			require.NotContains(t, b.shared.Keys, "/superpool/uid/")
 		})
 	}
+}
+
+// unyielding is an external store that does not delete its users, or keys.
+type unyielding struct {
+	*etcdtest.Shared
+	expel, clear error
+}
+
+func (u *unyielding) Expel(ctx context.Context, user string) error {
+	if u.expel != nil {
+		return u.expel
+	}
+	return u.Shared.Expel(ctx, user)
+}
+
+func (u *unyielding) Clear(ctx context.Context, prefix string, most int64) (bool, error) {
+	if u.clear != nil {
+		return false, u.clear
+	}
+	return u.Shared.Clear(ctx, prefix, most)
+}
+
+// TestReleaseGoesOn: no key goes before the user has, and the ConfigMap stays until all have, whatever fails meanwhile.
+func TestReleaseGoesOn(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	require.Zero(t, b.make(b.plane()))
+	at := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b.told())}
+	b.delete(b.told())
+	deleted := metav1.NewTime(b.clock.Now())
+	b.changes = append(b.changes, func(o *corev1.Namespace) { o.DeletionTimestamp = &deleted })
+	b.later(settledTime)
+	release := func(failing unyielding) {
+		t.Helper()
+		failing.Shared = b.shared
+		b.as = func() SharedEtcd { return &failing }
+		_, err := b.stores.release(t.Context(), at)
+		require.NoError(t, err)
+		require.Equal(t, b.dials, b.shared.Closed, "connections are closed")
+	}
+	release(unyielding{expel: errors.New("no answer")})
+	require.Equal(t, "the external etcd, which fails: the log of vc-manager says how", b.told().Data[waitsFor])
+	require.NotEmpty(t, b.shared.Users)
+	require.Contains(t, b.shared.Keys, "/superpool/uid/")
+	release(unyielding{clear: errors.New("no answer")})
+	require.NotEmpty(t, b.told().Finalizers)
+	require.Empty(t, b.shared.Users)
+	require.Contains(t, b.shared.Keys, "/superpool/uid/")
+	release(unyielding{})
+	require.NotContains(t, b.shared.Keys, "/superpool/uid/")
+	require.True(t, apierrors.IsNotFound(b.client.Get(t.Context(), at.NamespacedName, &corev1.ConfigMap{})))
 }

@@ -69,8 +69,8 @@ type Options struct {
 	Manager string
 	// Validity is how long certificates are valid of VirtualClusters that do not say it.
 	Validity time.Duration
-	// Workers is how many control planes are worked on at a time. Half of them ask external stores at a time: one that
-	// is silent is that of many. With 0 no store is asked that has to wait for its turn.
+	// Workers is how many control planes are worked on at a time. Half of them, rounded up, ask external stores at a
+	// time: one that is silent is that of many. With 0 no store is asked that has to wait for its turn.
 	Workers int
 }
 
@@ -94,7 +94,7 @@ func New(o Options) *Stores {
 	return &Stores{
 		client: o.Client, reader: o.Reader, clock: o.Clock, dialEtcd: o.DialEtcd, dialShared: o.DialShared, manager: o.Manager, validity: o.Validity,
 		objects: objects.Writer{Client: o.Client, Reader: o.Reader},
-		asking:  make(chan struct{}, o.Workers/2), defragmenting: make(chan struct{}, min(o.Workers, concurrentDefragmented)),
+		asking:  make(chan struct{}, (o.Workers+1)/2), defragmenting: make(chan struct{}, min(o.Workers, concurrentDefragmented)),
 	}
 }
 

@@ -89,6 +89,8 @@ type Shared struct {
 	Keys  map[string]int64
 	// Endpoints are those that were asked last.
 	Endpoints []string
+	// Closed is how many connections to it were closed.
+	Closed int
 }
 
 // NewShared returns a store without users that has a key of somebody else, below /superpool/other/.
@@ -126,5 +128,5 @@ func (s *Shared) Clear(_ context.Context, prefix string, most int64) (bool, erro
 	return false, nil
 }
 
-// Close does nothing.
-func (*Shared) Close() {}
+// Close counts itself.
+func (s *Shared) Close() { s.Closed++ }
