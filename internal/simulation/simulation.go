@@ -88,7 +88,7 @@ type Reason struct {
 	Reason string `json:"reason"`
 }
 
-// SuperCluster is how full a super cluster is in the end.
+// SuperCluster is how full a super cluster is.
 type SuperCluster struct {
 	Name string `json:"name"`
 	// State is why it takes nothing new, as cordoned. "": it does.
@@ -148,7 +148,11 @@ func Simulate(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool 
 		key := client.ObjectKeyFromObject(outcome.Placement)
 		report.Namespaces = append(report.Namespaces, namespaceOf(pool.Placements[i], outcome, pool.Invalid[key]))
 	}
-	report.SuperClusters = utilisation(pool.Nodes, outcomes)
+	after := make([]*schedulerv1alpha1.NamespacePlacement, len(outcomes))
+	for i := range outcomes {
+		after[i] = outcomes[i].Placement
+	}
+	report.SuperClusters = Utilised(pool.Nodes, after)
 	return report, nil
 }
 
@@ -259,12 +263,13 @@ func counts(placements []schedulerv1alpha1.ClusterPlacement) map[string]int32 {
 	return all
 }
 
-// utilisation returns how full super clusters are.
-func utilisation(nodes []*corev1.Node, outcomes []placer.Outcome) []SuperCluster {
+// Utilised returns how full super clusters are, sorted by name: those that have a virtual Node, and others in which
+// something is reserved.
+func Utilised(nodes []*corev1.Node, placements []*schedulerv1alpha1.NamespacePlacement) []SuperCluster {
 	reserved := map[string]slice.Amounts{}
-	for _, outcome := range outcomes {
-		for i := range outcome.Placement.Status.Placements {
-			p := &outcome.Placement.Status.Placements[i]
+	for _, np := range placements {
+		for i := range np.Status.Placements {
+			p := &np.Status.Placements[i]
 			reserved[p.Cluster] = reserved[p.Cluster].Plus(slice.Of(p.Reserved))
 		}
 	}
