@@ -68,9 +68,12 @@ how full super clusters are, and empties them. What kubectl does is not here: ku
 	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others
 	})
-	command.AddCommand(c.create(), c.delete(), c.kubeconfig(), c.exec(), c.list(), c.describe(), c.pool())
+	command.AddCommand(c.create(), c.delete(), c.kubeconfig(), c.exec(), c.list(), c.describe(), c.pool(), c.drain())
 	for _, change := range changes() {
 		command.AddCommand(c.change(&change))
+	}
+	for _, change := range nodeChanges() {
+		command.AddCommand(c.nodeChange(&change))
 	}
 	return command
 }
