@@ -87,9 +87,12 @@ func (c *cli) showTenants(ctx context.Context, all bool, format output) error {
 	if err != nil {
 		return err
 	}
-	if len(tenants) == 0 && !all && (format == outputTable || format == outputWide) {
-		_, _ = fmt.Fprintf(c.ErrOut, "There are no tenants in namespace %s: kubectl vc list -A\n", namespace) // nobody reads it who has closed it
-		return nil
+	if len(tenants) == 0 {
+		where := "There are no tenants: kubectl vc create"
+		if !all {
+			where = "There are no tenants in namespace " + namespace + ": kubectl vc list -A"
+		}
+		return c.showNone(format, tenantList{Tenants: []tenantRow{}}, where)
 	}
 	placements, err := simulation.Placements(ctx, cluster)
 	if err != nil {

@@ -28,6 +28,15 @@ func TestList(t *testing.T) {
 	c := &cli{IOStreams: genericiooptions.IOStreams{Out: &out}}
 	require.NoError(t, c.show(outputJSON, tenantList{Tenants: rows}, nil, nil))
 	wantGolden(t, "list.json", out.String())
+
+	var told bytes.Buffer
+	out.Reset()
+	c.ErrOut = &told
+	require.NoError(t, c.showNone(outputWide, tenantList{Tenants: []tenantRow{}}, "none"))
+	require.Empty(t, out.String())
+	require.Equal(t, "none\n", told.String())
+	require.NoError(t, c.showNone(outputYAML, tenantList{Tenants: []tenantRow{}}, "none"))
+	require.Equal(t, "tenants: []\n", out.String())
 }
 
 // TestStatusOfTenants: what STATUS says, by conditions.

@@ -68,3 +68,12 @@ func (c *cli) show(o output, value any, names []string, table func(page *simulat
 	table(page)
 	return page.Flush() //nolint:wrapcheck // as above
 }
+
+// showNone prints that nothing was found: value for programs, or a sentence beside what is printed.
+func (c *cli) showNone(o output, value any, sentence string) error {
+	if o == outputTable || o == outputWide {
+		_, _ = fmt.Fprintln(c.ErrOut, sentence) // nobody reads it who has closed it
+		return nil
+	}
+	return c.show(o, value, nil, nil)
+}

@@ -97,12 +97,12 @@ func (c *cli) pool() *cobra.Command {
 kubeconfig must allow to list nodes and namespaceplacements, and virtualclusters where one super cluster is named. STATUS has Ready or
 NotReady, and what else is so:
 
-  cordoned       no new slice and no new pod goes there
-  draining       what is there is to leave, and Drained when nothing is left
-  lost           it does not answer, and what namespaces have there is placed elsewhere
-  tainted        an operator's taint keeps away who does not tolerate it
-  VersionSkew    its version of Kubernetes is none that Superpool works with
-  Overcommitted  more is reserved than it can hold
+- cordoned: no new slice and no new pod goes there
+- draining: what is there is to leave; Drained: nothing is left
+- lost: it does not answer, and what namespaces have there is placed elsewhere
+- tainted: an operator's taint keeps away who does not tolerate it
+- VersionSkew: its version of Kubernetes is none that Superpool works with
+- Overcommitted: more is reserved than it can hold
 
 Figures are what is reserved of what is allocatable, rounded down; -o json and -o yaml have them exactly, of all resources, in
 .superClusters[]: name, state (why it takes nothing new), status, messages, version, resources, free, namespaces, tenants, leaving,
@@ -135,7 +135,10 @@ func (c *cli) showPool(ctx context.Context, args []string, format output) error 
 		return err //nolint:wrapcheck // it says what it did
 	}
 	all := survey(pool, named)
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0 && len(all) == 0:
+		return c.showNone(format, poolReport{SuperClusters: []superCluster{}}, "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster")
+	case len(args) == 0:
 		return c.show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(page *simulation.Page) { printPool(page, all, format == outputWide) })
 	}
 	at := slices.IndexFunc(all, func(one superCluster) bool { return one.Name == args[0] })
