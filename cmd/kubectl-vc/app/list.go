@@ -142,7 +142,7 @@ func tenantRows(tenants []tenancyv1alpha1.VirtualCluster, placements []*schedule
 
 // waits reports whether a namespace waits for something, or asks for what is not accepted.
 func waits(np *schedulerv1alpha1.NamespacePlacement) bool {
-	return !np.Spec.Paused && (!placement.Lacking(np).IsZero() || meta.IsStatusConditionFalse(np.Status.Conditions, schedulerv1alpha1.ConditionAccepted))
+	return !placement.Lacking(np).IsZero() || meta.IsStatusConditionFalse(np.Status.Conditions, schedulerv1alpha1.ConditionAccepted)
 }
 
 // tenantStatus returns what a tenant is: Ready, or why it is not, and what of its control plane is not as it is to be.

@@ -215,6 +215,9 @@ func TestWhyItStays(t *testing.T) {
 	waits := func(reason schedulerv1alpha1.LeavingReason) *schedulerv1alpha1.NamespacePlacement {
 		return leaving(held(), reason, "cpu", "1")
 	}
+	both := placedIs(leaving(builders.Placement("a", "b").Slice("cpu", "1").Quota("cpu", "2").Held("r1", 1, "cpu", "1").Held("r2", 1, "cpu", "2").Obj(),
+		schedulerv1alpha1.LeavingShrunk, "cpu", "1"), metav1.ConditionFalse, "Unschedulable", "too little")
+	both.Status.Placements[1].Leaving = &schedulerv1alpha1.Leaving{Reserved: builders.Resources("cpu", "2"), Reason: schedulerv1alpha1.LeavingDrained}
 	gives := leaving(held(), schedulerv1alpha1.LeavingPreempted, "cpu", "1")
 	gives.Status.Placements[0].Leaving.For = "c/d"
 	for name, test := range map[string]struct {
@@ -228,7 +231,7 @@ func TestWhyItStays(t *testing.T) {
 		"its volumes are there":  {np: leaving(held(), schedulerv1alpha1.LeavingDrained), node: superNode("r1", drains, hasVolumes), want: "its volumes do not move: its tenant is to delete claims and snapshots"},
 		"nobody answers":         {np: leaving(held(), schedulerv1alpha1.LeavingLost), node: superNode("r1", silent), want: "the super cluster does not show what is free there"},
 		"the Node is not known":  {np: leaving(held(), schedulerv1alpha1.LeavingDrained), want: "it waits until nothing there uses it"},
-		"more than is wanted":    {np: waits(schedulerv1alpha1.LeavingShrunk), node: superNode("r1"), want: "it waits until its pods there have ended"},
+		"more than is wanted":    {np: both, node: superNode("r1"), want: "it waits until its pods there have ended"},
 		"others are to have it":  {np: gives, node: superNode("r1"), want: "it gives way to c/d when its pods there have ended"},
 		"a paused tenant has it": {np: waits(schedulerv1alpha1.LeavingPaused), node: superNode("r1"), want: "it waits until its pods there have ended"},
 	} {
