@@ -246,6 +246,12 @@ func TestDrainAsks(t *testing.T) {
 		require.Contains(t, b.out.String(), "\nnode/r1 drained"+dry.suffix()+"\n")
 		require.Contains(t, b.out.String(), "r1=2 -> r2=2")
 		require.Equal(t, before, b.node(t, "r1").ResourceVersion, "nothing is written")
+
+		b.out.Reset()
+		err = b.rolling(t.Context(), b.cluster, &d)
+		require.EqualError(t, err, "super cluster r1: 1 of 3 namespaces does not fit", "the first of them")
+		require.Equal(t, 3, ExitCode(err))
+		require.Contains(t, b.out.String(), "Super cluster r2:\n", "the others are tried all the same")
 	}
 
 	b, d := newBench(t, "n\n", crowded()...), quickly(0)
