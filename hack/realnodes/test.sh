@@ -29,17 +29,22 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 "$HERE/up.sh"
 cd "$ROOT"
+# Runs the tests with each tenant, with these arguments.
 run_tests() {
   local tenant
   for tenant in "${TESTED[@]}"; do
     # shellcheck disable=SC2086
-    REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 45m ${TEST_FLAGS:-} ./test/realnodes/... -args -tenant "$tenant"
+    REALNODES_DIR=$OUT "${GO:-go}" test -tags realnodes -count 1 -timeout 60m ${TEST_FLAGS:-} ./test/realnodes/... -args -tenant "$tenant" "$@"
   done
 }
 read -ra MODES <<<"${MODES:-node apiserver}"
 read -ra TESTED <<<"${TEST_TENANTS:-${IMPORTED[0]} $PROVISIONED}"
 for mode in "${MODES[@]}"; do
   [[ $mode == "$(cat "$OUT/vn-agent-mode")" ]] || "$HERE/vn-agent.sh" "$mode"
-  run_tests
-  [[ $mode != "${MODES[0]}" ]] || "$HERE/demo.sh"
+  if [[ $mode == "${MODES[0]}" ]]; then
+    run_tests
+    "$HERE/demo.sh"
+  else
+    run_tests -again
+  fi
 done

@@ -21,6 +21,9 @@ const (
 // tested is the tenant whose containers the tests run.
 var tested = flag.String("tenant", imported, "the tenant that is tested: "+imported+" is imported, vc-manager has made "+provisioned)
 
+// again is whether the tests have run on the bed with vn-agent in another mode.
+var again = flag.Bool("again", false, "leave out what has run with vn-agent in another mode, which makes no difference to it")
+
 // nodePorts are the first ports of the tenants' ranges of 500 node ports (hack/realnodes/lib/clusters.sh).
 var nodePorts = map[string]int{imported: 30000, provisioned: 32000}
 
@@ -34,11 +37,22 @@ var withImported = map[string]string{
 	"TestWhoReachesOurPrograms": "its pods are of no tenant",
 }
 
-// TestMain leaves out of a run with the provisioned tenant what that with the imported one has shown.
+// inAnyMode are the longest of the tests to which the mode of vn-agent makes no difference.
+var inAnyMode = []string{"TestDrills", "TestDiskFull"}
+
+// TestMain leaves out what another run on the same bed has shown: with the provisioned tenant what was shown with the
+// imported one, and again what no mode of vn-agent makes a difference to.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if skip := flag.Lookup("test.skip").Value; *tested != imported {
-		patterns := []string{"^(" + strings.Join(slices.Sorted(maps.Keys(withImported)), "|") + ")$"}
+	skip, shown := flag.Lookup("test.skip").Value, []string{}
+	if *tested != imported {
+		shown = slices.Sorted(maps.Keys(withImported))
+	}
+	if *again {
+		shown = append(shown, inAnyMode...)
+	}
+	if len(shown) > 0 {
+		patterns := []string{"^(" + strings.Join(shown, "|") + ")$"}
 		if given := skip.String(); given != "" {
 			patterns = append(patterns, given)
 		}
