@@ -66,6 +66,8 @@ type Namespace struct {
 	// Before and Placements are the slices per super cluster, at first and in the end.
 	Before     map[string]int32 `json:"before,omitempty"`
 	Placements map[string]int32 `json:"placements,omitempty"`
+	// Stays is the super clusters that are drained, or lost, in which it stays as it does not fit elsewhere.
+	Stays []string `json:"stays,omitempty"`
 	// Change is what happens to it.
 	Change Change `json:"change,omitempty"`
 	// Missing is what is not placed, as cpu=300m.
@@ -215,8 +217,8 @@ func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Ou
 	}
 	switch missing := placement.Lacking(after); {
 	case !missing.IsZero():
-		n.Change, n.Missing = Waits, missing.String()
-		if n.isLess() { // what is to leave stays until it fits elsewhere
+		n.Change, n.Missing, n.Stays = Waits, missing.String(), stays(after)
+		if len(n.Stays) > 0 && n.isLess() { // what is to leave stays until it fits elsewhere
 			n.Placements = n.Before
 		}
 		n.Why = cmp.Or(invalid, outcome.Why.Message)
@@ -232,6 +234,20 @@ func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Ou
 		n.Change = Grows
 	}
 	return n
+}
+
+// stays returns the super clusters that a namespace is to leave and for which it has no place elsewhere.
+func stays(np *schedulerv1alpha1.NamespacePlacement) (clusters []string) {
+	if placement.Displaced(np).IsZero() {
+		return nil
+	}
+	for i := range np.Status.Placements {
+		part := &np.Status.Placements[i]
+		if leaving := part.Leaving; leaving != nil && (leaving.Reason == schedulerv1alpha1.LeavingDrained || leaving.Reason == schedulerv1alpha1.LeavingLost) {
+			clusters = append(clusters, part.Cluster)
+		}
+	}
+	return clusters
 }
 
 // isLess reports whether the namespace has less in any super cluster than before.
