@@ -31,6 +31,9 @@ const (
 	listPeriod, mostListed = 15 * time.Second, 10
 )
 
+// waitsForScheduler is said where vc-scheduler has not seen a change.
+const waitsForScheduler = "waiting for vc-scheduler: kubectl -n vc-manager get pods"
+
 // draining is how super clusters are drained.
 type draining struct {
 	waiting
@@ -54,12 +57,13 @@ at all. It waits until condition Drained of the Node is True, and says meanwhile
 super cluster goes on to be drained: drain again waits again, and undrain ends it.
 
 Before it begins it tries in memory, as vc-scheduler simulate --drain does, whether all fits elsewhere, and asks where something does
-not, which would stay until there is room. With --dry-run it prints what would come of it, and ends with exit code 3 where something does
-not fit. Name the configuration of the namespace scheduler where vc-scheduler has another one than is shipped.
+not, which would stay until there is room. With --dry-run it prints what would come of it, and ends with exit code 3 where something of
+the super cluster does not. Name the configuration of the namespace scheduler where vc-scheduler has another one than is shipped.
 
 With --all --one-by-one it does that with each super cluster in the order of their names: drain, run the COMMAND of --each by sh, with
 SUPERCLUSTER in its environment, undrain, and wait until the super cluster is Ready. It stops at what fails first, and leaves that
-super cluster as it is. Super clusters that are drained before it begins are left alone, but for that of --from.
+super cluster as it is. Super clusters that are drained before it begins are left alone, but for that of --from, and it stops where
+somebody else has drained the next one meanwhile.
 
 Your kubeconfig must allow to get, list and patch nodes, and to list namespaceplacements.`,
 		Example: `  kubectl vc drain r1 --dry-run=client
@@ -110,6 +114,9 @@ func (d *draining) check(args []string) error {
 	return nil
 }
 
+// errDrainedByOthers is the error of a maintenance where a super cluster is drained that was not when it began.
+var errDrainedByOthers = errors.New("somebody else has drained it meanwhile, and it is left alone")
+
 // drainOne drains a super cluster and waits until it is empty, or says what would come of it.
 func (c *cli) drainOne(ctx context.Context, cluster client.Client, name string, d *draining) error {
 	node, err := superClusterNode(ctx, cluster, name)
@@ -120,7 +127,7 @@ func (c *cli) drainOne(ctx context.Context, cluster client.Client, name string, 
 		return c.drainDry(ctx, cluster, name, d)
 	}
 	if !d.isSure && !superclusters.NodeStateOf(node).Drained {
-		report, err := simulated(ctx, cluster, d.config, name)
+		report, err := c.simulated(ctx, cluster, d.config, name)
 		if err != nil {
 			return fmt.Errorf("trying what would come of it: %w; --yes leaves that out", err)
 		}
@@ -130,15 +137,18 @@ func (c *cli) drainOne(ctx context.Context, cluster client.Client, name string, 
 			}
 		}
 	}
-	if node, _, err = changeNode(ctx, cluster, name, dryRunNone, wishDrained); err != nil {
+	node, changed, err := changeNode(ctx, cluster, name, dryRunNone, wishDrained)
+	switch {
+	case err != nil:
 		return err
-	}
-	if !d.wait {
+	case d.all && !changed && name != d.from: // it is not to be undrained
+		return fmt.Errorf("node/%s: %w", name, errDrainedByOthers)
+	case !d.wait:
 		c.did(name, isDraining, dryRunNone)
 		return nil
 	}
 	if err := c.awaitDrained(ctx, cluster, node, d.waiting); err != nil {
-		return fmt.Errorf("%w; it goes on to be drained: kubectl vc pool %[2]s says what stays and why, kubectl vc drain %[2]s waits again, kubectl vc undrain %[2]s ends it", err, name)
+		return err
 	}
 	c.did(name, "drained", dryRunNone)
 	return nil
@@ -157,7 +167,7 @@ func (c *cli) drainDry(ctx context.Context, cluster client.Client, name string, 
 	if err != nil {
 		return err
 	}
-	report, err := simulated(ctx, cluster, d.config, name)
+	report, err := c.simulated(ctx, cluster, d.config, name)
 	if err != nil {
 		return err
 	}
@@ -170,15 +180,19 @@ func (c *cli) drainDry(ctx context.Context, cluster client.Client, name string, 
 	}
 	_, _ = fmt.Fprintln(c.Out) // as below
 	c.did(name, past, d.dry)
-	return report.Err() //nolint:wrapcheck // it says what does not fit
+	if stays, all := staysIn(report, name); len(stays) > 0 {
+		return &simulation.DoesNotFit{Namespaces: len(stays), All: all}
+	}
+	return nil
 }
 
 // simulated returns what would come of a pool if a super cluster of it were drained.
-func simulated(ctx context.Context, cluster client.Reader, file, name string) (*simulation.Report, error) {
+func (c *cli) simulated(ctx context.Context, cluster client.Reader, file, name string) (*simulation.Report, error) {
 	config, err := kubescheduler.LoadConfig(file, profiles.NamespaceScheduler)
 	if err != nil {
 		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
 	}
+	_, _ = fmt.Fprintf(c.ErrOut, "trying in memory what a drain of super cluster %s comes to\n", name) // nobody reads it who has closed it
 	pool, err := simulation.Live(ctx, cluster)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
@@ -190,13 +204,28 @@ func simulated(ctx context.Context, cluster client.Reader, file, name string) (*
 	return simulation.Simulate(quiet, config, pool) //nolint:wrapcheck // as above
 }
 
+// staysIn returns what would stay in a super cluster as it fits nowhere else, and how many namespaces have anything there.
+// What waits to grow, or waits elsewhere, is none of it.
+func staysIn(report *simulation.Report, name string) (stays []*simulation.Namespace, all int) {
+	for i := range report.Namespaces {
+		of := &report.Namespaces[i]
+		isThere := slices.Contains(of.Stays, name)
+		if isThere {
+			stays = append(stays, of)
+		}
+		if isThere || of.Before[name] > 0 {
+			all++
+		}
+	}
+	return stays, all
+}
+
 // unfitting returns a question about what is in a super cluster and fits nowhere else, "" where all does.
 func unfitting(report *simulation.Report, name string) string {
-	var stays []string
-	for i := range report.Namespaces {
-		if of := &report.Namespaces[i]; of.Change == simulation.Waits && of.Before[name] > 0 {
-			stays = append(stays, fmt.Sprintf("%s/%s waits for %s: %s", of.Tenant, of.Name, of.Missing, of.Why))
-		}
+	namespaces, _ := staysIn(report, name)
+	stays := make([]string, 0, len(namespaces))
+	for _, of := range namespaces {
+		stays = append(stays, fmt.Sprintf("%s/%s waits for %s: %s", of.Tenant, of.Name, of.Missing, of.Why))
 	}
 	if len(stays) == 0 {
 		return ""
@@ -219,25 +248,37 @@ func listed(lines []string) []string {
 
 // awaitDrained waits until a super cluster is empty that is drained, and says what has not left.
 func (c *cli) awaitDrained(ctx context.Context, cluster client.Reader, wished *corev1.Node, w waiting) error {
-	var told time.Time
-	before := ""
-	return c.await(ctx, "node/"+wished.Name, w, func(ctx context.Context) (state, error) {
+	var told, doubted time.Time
+	before, goesOn := "", true
+	err := c.await(ctx, "node/"+wished.Name, w, func(ctx context.Context) (state, error) {
 		node, now, err := lookAtNode(ctx, cluster, wished, drainedSoFar)
-		if err != nil || now.refused || !now.done && (now.says == before || time.Since(told) < listPeriod) {
-			return now, err
+		goesOn = !now.refused
+		if !now.done {
+			doubted = time.Time{}
 		}
-		before, told = now.says, time.Now()
+		switch {
+		case err != nil || now.refused, !now.done && (now.says == before || time.Since(told) < listPeriod):
+			return now, err
+		case now.done && time.Since(doubted) < listPeriod:
+			return state{says: waitsForScheduler}, nil
+		}
 		placements, err := simulation.Placements(ctx, cluster)
 		if err != nil {
 			return now, err //nolint:wrapcheck // it says what it did
 		}
 		stays := staying(node, placements)
 		if now.done && len(stays) > 0 { // it is the condition of the drain before
-			return state{says: "waiting for vc-scheduler"}, nil
+			doubted = time.Now()
+			return state{says: waitsForScheduler}, nil
 		}
+		before, told = now.says, time.Now()
 		now.more = listed(stays)
 		return now, nil
 	})
+	if err != nil && goesOn {
+		return fmt.Errorf("%w; it goes on to be drained: kubectl vc pool %[2]s says what stays and why, kubectl vc drain %[2]s waits again, kubectl vc undrain %[2]s ends it", err, wished.Name)
+	}
+	return err
 }
 
 // lookAtNode returns a virtual Node as it is now, and how far it is. One that is gone, or is another one of that name, is
@@ -261,7 +302,7 @@ func drainedSoFar(node *corev1.Node) state {
 	}
 	switch drained := nodeCondition(node, schedulerv1alpha1.NodeDrained); {
 	case drained == nil:
-		return state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}
+		return state{says: waitsForScheduler}
 	case drained.Status == corev1.ConditionTrue:
 		return state{done: true, says: drained.Message}
 	default:

@@ -241,7 +241,7 @@ func TestDrainAsks(t *testing.T) {
 		before := b.node(t, "r1").ResourceVersion
 		d.dry = dry
 		err := b.drainOne(t.Context(), b.cluster, "r1", &d)
-		require.EqualError(t, err, "1 of 3 namespaces does not fit")
+		require.EqualError(t, err, "1 of 2 namespaces does not fit")
 		require.Equal(t, 3, ExitCode(err))
 		require.Contains(t, b.out.String(), "\nnode/r1 drained"+dry.suffix()+"\n")
 		require.Contains(t, b.out.String(), "r1=2 -> r2=2")
@@ -249,7 +249,7 @@ func TestDrainAsks(t *testing.T) {
 
 		b.out.Reset()
 		err = b.rolling(t.Context(), b.cluster, &d)
-		require.EqualError(t, err, "super cluster r1: 1 of 3 namespaces does not fit", "the first of them")
+		require.EqualError(t, err, "super cluster r1: 1 of 2 namespaces does not fit", "the first of them")
 		require.Equal(t, 3, ExitCode(err))
 		require.Contains(t, b.out.String(), "Super cluster r2:\n", "the others are tried all the same")
 	}
@@ -274,6 +274,42 @@ func TestDrainAsks(t *testing.T) {
 	require.EqualError(t, b.drainOne(t.Context(), b.cluster, "r3", &d), "there is no super cluster r3: kubectl vc pool")
 }
 
+// TestDrainBesideWhatWaits: what waits in any case, to grow or elsewhere, is no reason to ask, and what has begun to leave and
+// waits for room is one of exit code 3.
+func TestDrainBesideWhatWaits(t *testing.T) {
+	t.Parallel()
+	grows := builders.Placement("acme", "grows").Slice("cpu", "1").Quota("cpu", "300").Held("r1", 2, "cpu", "2").Obj()
+	elsewhere := builders.Placement("beta", "new").Slice("cpu", "200").Quota("cpu", "200").Obj()
+	b, d := newBench(t, "", superNode("r1"), superNode("r2"), grows, elsewhere), quickly(0)
+	d.dry = dryRunClient
+	require.NoError(t, b.drainOne(t.Context(), b.cluster, "r1", &d))
+	require.Contains(t, b.out.String(), "r1=2 -> r2=2")
+	require.Contains(t, b.told.String(), "in memory")
+	d.dry, d.wait = dryRunNone, false
+	require.NoError(t, b.drainOne(t.Context(), b.cluster, "r1", &d))
+
+	stuck := leaving(builders.Placement("acme", "stuck").Slice("cpu", "90").Quota("cpu", "90").Held("r1", 1, "cpu", "90").Obj(), schedulerv1alpha1.LeavingDrained, "cpu", "90")
+	other := builders.Placement("beta", "other").Slice("cpu", "50").Quota("cpu", "50").Held("r2", 1, "cpu", "50").Obj()
+	b, d = newBench(t, "", superNode("r1", drains, isNotLeft), superNode("r2"), stuck, other), quickly(0)
+	d.dry = dryRunClient
+	err := b.drainOne(t.Context(), b.cluster, "r1", &d)
+	require.EqualError(t, err, "1 of 1 namespaces does not fit")
+	require.Equal(t, 3, ExitCode(err))
+}
+
+// TestDrainWithNobodyToAsk: what does not fit is said where nobody can answer.
+func TestDrainWithNobodyToAsk(t *testing.T) {
+	t.Parallel()
+	b, d := newBench(t, "", crowded()...), quickly(0)
+	nobody, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, nobody.Close()) }()
+	b.In = nobody
+	require.EqualError(t, b.drainOne(t.Context(), b.cluster, "r1", &d), "nobody is there to ask: use --yes")
+	require.Contains(t, b.told.String(), "acme/large waits for cpu=90")
+	require.Zero(t, b.writes)
+}
+
 // TestDrainWaits: it is said what has not left, and a condition of the drain before ends nothing.
 func TestDrainWaits(t *testing.T) {
 	t.Parallel()
@@ -291,6 +327,27 @@ func TestDrainWaits(t *testing.T) {
 	require.ErrorContains(t, b.drainOne(t.Context(), b.cluster, "r2", &d), "Namespaces that are still placed here: 2")
 	require.Equal(t, "   0s  Namespaces that are still placed here: 2\n       beta/other: cpu=50: it is not to leave yet\n", b.told.String())
 
+	b.after = keeps
+	lists := 0
+	counted := interceptor.NewClient(b.cluster, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		lists++
+		return c.List(ctx, list, options...)
+	}})
+	require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r1", dryRunNone))
+	d.timeout = 3 * lookPeriod
+	require.ErrorContains(t, b.drainOne(t.Context(), counted, "r1", &d), "waiting for vc-scheduler")
+	require.Equal(t, 1, lists, "all NamespacePlacements are not listed at each look")
+	d.timeout = 0
+
+	b.after = nil
+	require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r2", dryRunNone))
+	b.after = func(t *testing.T, b *bench, _ *corev1.Node) {
+		t.Helper()
+		b.after = nil
+		require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r2", dryRunNone))
+	}
+	require.EqualError(t, b.drainOne(t.Context(), b.cluster, "r2", &d), "node/r2: somebody has undrained it")
+
 	b = newBench(t, "", superNode("r1"), superNode("r2"))
 	b.after = keeps
 	require.NoError(t, b.drainOne(t.Context(), b.cluster, "r1", &d))
@@ -307,7 +364,7 @@ func TestDrainWaits(t *testing.T) {
 func TestUnfitting(t *testing.T) {
 	t.Parallel()
 	waits := func(name, in string) simulation.Namespace {
-		return simulation.Namespace{Tenant: "acme", Name: name, Change: simulation.Waits, Before: map[string]int32{in: 1}, Missing: "cpu=1", Why: "no\x1b[2Jroom"}
+		return simulation.Namespace{Tenant: "acme", Name: name, Change: simulation.Waits, Before: map[string]int32{in: 1}, Stays: []string{in}, Missing: "cpu=1", Why: "no\x1b[2Jroom"}
 	}
 	report := &simulation.Report{Namespaces: []simulation.Namespace{waits("elsewhere", "r2"), {Tenant: "acme", Name: "moves", Change: simulation.Moves, Before: map[string]int32{"r1": 1}}}}
 	require.Empty(t, unfitting(report, "r1"))
@@ -396,6 +453,29 @@ func TestRolling(t *testing.T) {
 	}
 	err = b.rolling(t.Context(), b.cluster, &d)
 	require.ErrorContains(t, err, "node/r1 is not there after 0s: waiting for vc-scheduler to see that it is not drained; it is not drained any more; mend that, and go on: kubectl vc drain --all --one-by-one --from r2 ")
+}
+
+// TestRollingBesideOthers: a super cluster that somebody else drains meanwhile stays drained, and the next one is left as it
+// is.
+func TestRollingBesideOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "", superNode("r1"), superNode("r2"), superNode("r3"))
+	b.after = func(t *testing.T, b *bench, node *corev1.Node) {
+		t.Helper()
+		keeps(t, b, node)
+		if other := b.node(t, "r2"); !superclusters.NodeStateOf(other).Drained {
+			drains(other)
+			require.NoError(t, b.cluster.Update(t.Context(), other))
+			keeps(t, b, other)
+		}
+	}
+	d := quickly(time.Minute)
+	d.all, d.oneByOne, d.each = true, true, "true"
+	err := b.rolling(t.Context(), b.cluster, &d)
+	require.ErrorContains(t, err, "node/r2: somebody else has drained it meanwhile, and it is left alone; mend that, and go on: kubectl vc drain --all --one-by-one --from r3 ")
+	require.True(t, superclusters.NodeStateOf(b.node(t, "r2")).Drained, "it is not ours to undrain")
+	require.False(t, superclusters.NodeStateOf(b.node(t, "r3")).Drained)
+	require.Equal(t, "node/r1 drained\nnode/r1 undrained\n", b.out.String())
 }
 
 // TestDrainAcrossConflicts: a Node that never stops changing is told of.

@@ -70,6 +70,10 @@ func turnsOf(nodes []corev1.Node, from string) (turns, left []string, err error)
 // maintain drains a super cluster, runs the command, and has it in use again. Where that fails it returns with which super
 // cluster to go on, of it and those behind it, "" for none.
 func (c *cli) maintain(ctx context.Context, cluster client.Client, name string, behind []string, d *draining) (next string, err error) {
+	following := ""
+	if len(behind) > 0 {
+		following = behind[0]
+	}
 	node, err := superClusterNode(ctx, cluster, name)
 	if err != nil {
 		return name, err
@@ -77,7 +81,10 @@ func (c *cli) maintain(ctx context.Context, cluster client.Client, name string, 
 	if at := slices.IndexFunc(node.Spec.Taints, drainsToo); at >= 0 {
 		return name, fmt.Errorf("node/%s: %s", name, drainedToo(name, &node.Spec.Taints[at]))
 	}
-	if err := c.drainOne(ctx, cluster, name, d); err != nil {
+	switch err := c.drainOne(ctx, cluster, name, d); {
+	case errors.Is(err, errDrainedByOthers):
+		return following, err
+	case err != nil:
 		return name, err
 	}
 	if err := c.start(append(os.Environ(), "SUPERCLUSTER="+name), []string{"sh", "-c", d.each}); err != nil {
@@ -95,10 +102,10 @@ func (c *cli) maintain(ctx context.Context, cluster client.Client, name string, 
 		_, now, err := lookAtNode(ctx, cluster, node, inUse)
 		return now, err
 	})
-	if err != nil && len(behind) > 0 {
-		return behind[0], fmt.Errorf("%w; it is not drained any more", err)
+	if err != nil {
+		return following, fmt.Errorf("%w; it is not drained any more", err)
 	}
-	return "", err
+	return "", nil
 }
 
 // inUse is how far a super cluster is that is to be used again.
