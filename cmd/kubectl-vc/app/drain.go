@@ -61,9 +61,9 @@ not, which would stay until there is room. With --dry-run it prints what would c
 the super cluster does not. Name the configuration of the namespace scheduler where vc-scheduler has another one than is shipped.
 
 With --all --one-by-one it does that with each super cluster in the order of their names: drain, run the COMMAND of --each by sh, with
-SUPERCLUSTER in its environment, undrain, and wait until the super cluster is Ready. It stops at what fails first, and leaves that
-super cluster as it is. Super clusters that are drained before it begins are left alone, but for that of --from, and it stops where
-somebody else has drained the next one meanwhile.
+SUPERCLUSTER in its environment, undrain, and wait until the super cluster is Ready, and of a version that Superpool works with. It
+stops at what fails first, and leaves that super cluster as it is. Super clusters that are drained before it begins are left alone, but
+for that of --from, and it stops where somebody else has drained the next one meanwhile.
 
 Your kubeconfig must allow to get, list and patch nodes, and to list namespaceplacements.`,
 		Example: `  kubectl vc drain r1 --dry-run=client

@@ -185,6 +185,7 @@ func TestHowFarASuperClusterIs(t *testing.T) {
 		"it is used again":               {node: superNode("r1"), of: inUse, want: state{done: true, says: "it is in use again"}},
 		"nobody has seen the end":        {node: superNode("r1", isLeft), of: inUse, want: state{says: "waiting for vc-scheduler to see that it is not drained"}},
 		"it is not Ready":                {node: superNode("r1", silent), of: inUse, want: state{says: "no route to host"}},
+		"nothing new goes there":         {node: superNode("r1", says(schedulerv1alpha1.NodeVersionSkew, corev1.ConditionTrue, "TooNew", "v1.99 is too new")), of: inUse, want: state{says: "v1.99 is too new"}},
 		"it has not begun":               {node: superNode("r1", func(node *corev1.Node) { node.Status.Conditions = nil }), of: inUse, want: state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}},
 		"it is drained by somebody":      {node: superNode("r1", drains, isLeft), of: inUse, want: state{refused: true, says: "somebody has drained it again"}},
 		"it is drained by another taint": {node: superNode("r1", tainted("x", corev1.TaintEffectNoExecute)), of: inUse, want: state{refused: true, says: "taint x drains it, too: kubectl taint node r1 x:NoExecute-"}},

@@ -110,7 +110,7 @@ func (c *cli) maintain(ctx context.Context, cluster client.Client, name string, 
 
 // inUse is how far a super cluster is that is to be used again.
 func inUse(node *corev1.Node) state {
-	ready := nodeCondition(node, corev1.NodeReady)
+	ready, skewed := nodeCondition(node, corev1.NodeReady), nodeCondition(node, schedulerv1alpha1.NodeVersionSkew)
 	switch at := slices.IndexFunc(node.Spec.Taints, drainsToo); {
 	case at >= 0:
 		return state{refused: true, says: drainedToo(node.Name, &node.Spec.Taints[at])}
@@ -120,6 +120,8 @@ func inUse(node *corev1.Node) state {
 		return state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}
 	case ready.Status != corev1.ConditionTrue:
 		return state{says: ready.Message}
+	case isTrue(skewed): // the next one would leave for less
+		return state{says: skewed.Message}
 	case nodeCondition(node, schedulerv1alpha1.NodeDrained) != nil:
 		return state{says: "waiting for vc-scheduler to see that it is not drained"}
 	}
