@@ -38,6 +38,7 @@ import (
 	"github.com/superpool/superpool/internal/metricsauth"
 	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/internal/provision"
+	"github.com/superpool/superpool/internal/provision/stores"
 	"github.com/superpool/superpool/internal/skew"
 )
 
@@ -205,8 +206,12 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
+	kept := stores.New(stores.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: stores.DialEtcd, DialShared: stores.DialShared,
+		Manager: network.Manager, Validity: options.CertificateValidity, Workers: provision.ConcurrentTenants,
+	})
 	reconciler := &provision.Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, DialShared: provision.DialShared, DialTenant: provision.DialTenant, LookUp: lookUp,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stores: kept, DialTenant: provision.DialTenant, LookUp: lookUp,
 		Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace, Network: network, BaseVersion: options.BaseVersion,
 	}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
