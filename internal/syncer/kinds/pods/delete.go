@@ -32,6 +32,7 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 	}
 	elapsed := momentsOf(p.env).endings.First(pair.key, pair.tenantPod.UID, p.env.Clock.Now())
 	grace := remainingGrace(pair.tenantPod, pair.superPod, elapsed)
+	endsOf(p.env).await(pair)
 	err := p.deleteSuper(ctx, pair, grace, proof.NotNeeded("its pod, by UID, is being deleted"))
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func (p *Pods) deleteDown(ctx context.Context, step Step, pair *podPair) error {
 func (p *Pods) proveOrphan(ctx context.Context, pair *podPair) (proof.Proof, error) {
 	live := &corev1.Pod{}
 	owner, _ := tenancy.GetOwner(pair.superPod)
-	if _, ending := momentsOf(p.env).endings.Age(pair.key, owner.UID, p.env.Clock.Now()); ending {
+	if endsOf(p.env).isDeleted(pair.key, owner.UID) {
 		return proof.NotNeeded("its pod, by UID, was being deleted"), nil
 	}
 	proven, lacks, err := pair.tenant.ControlPlane().Lacks(ctx, client.ObjectKey{Namespace: pair.key.Namespace, Name: pair.key.Name}, live, func() bool {
@@ -132,7 +133,7 @@ func (p *Pods) removeUp(ctx context.Context, step Step, pair *podPair) error {
 
 // proveEnd is proveNoSuperPod for a pod that the tenant deletes, unless this process has seen that its super pod ended.
 func (p *Pods) proveEnd(ctx context.Context, pair *podPair) (proof.Proof, error) {
-	if _, ended := momentsOf(p.env).ends.Age(pair.key, pair.tenantPod.UID, p.env.Clock.Now()); ended {
+	if endsOf(p.env).hasEnded(pair.key, pair.tenantPod.UID) {
 		return proof.NotNeeded("its super pod, by the UID of its owner, had a grace period of 0"), nil
 	}
 	return p.proveNoSuperPod(ctx, pair)

@@ -91,7 +91,16 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 
 // perform executes a step. It is the only place from where this kind writes.
 func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
-	momentsOf(p.env).keep(pair.key, step)
+	deletesSuper := step == StepDeleteSuper || step == StepDeleteSuperAndUp
+	if !deletesSuper {
+		momentsOf(p.env).endings.Delete(pair.key)
+	}
+	if !deletesSuper && step != StepRemoveTenant {
+		endsOf(p.env).awaited.Delete(pair.key)
+	}
+	if step != StepDownAndBind {
+		momentsOf(p.env).bindings.Delete(pair.key)
+	}
 	switch step {
 	case StepNone:
 		return nil

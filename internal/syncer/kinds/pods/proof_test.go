@@ -77,8 +77,8 @@ func TestDeletionsAreProven(t *testing.T) {
 		tenant, super *corev1.Pod
 		// inTenant and inSuper are what the API servers have.
 		inTenant, inSuper side
-		// seen are pods that informers have shown before, by side.
-		seen map[kind.Side]*corev1.Pod
+		// seen is the tenant's pod as its informer showed it last, nil if it did not.
+		seen *corev1.Pod
 		// wantSuper and wantTenant are the deletions there.
 		wantSuper, wantTenant []string
 		wantWait              bool
@@ -113,15 +113,15 @@ func TestDeletionsAreProven(t *testing.T) {
 		{name: "an orphan of a tenant that does not answer", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken},
 		{
 			name: "an orphan whose pod was seen being deleted", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantSuper: []string{"super-uid super-uid"},
-			seen: map[kind.Side]*corev1.Pod{kind.TenantSide: kindtest.ProofPod("uid", kindtest.Terminating(0))},
+			seen: kindtest.ProofPod("uid", kindtest.Terminating(0)),
 		},
 		{
 			name: "an orphan whose pod was seen, and not its deletion", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken,
-			seen: map[kind.Side]*corev1.Pod{kind.TenantSide: kindtest.ProofPod("uid")},
+			seen: kindtest.ProofPod("uid"),
 		},
 		{
 			name: "an orphan, where another pod of that name was seen being deleted", super: kindtest.ProofSuperPod("uid"), inTenant: side{readErr: broken}, wantErr: broken,
-			seen: map[kind.Side]*corev1.Pod{kind.TenantSide: kindtest.ProofPod("other", kindtest.Terminating(0))},
+			seen: kindtest.ProofPod("other", kindtest.Terminating(0)),
 		},
 		{
 			name: "a pod that was replaced", tenant: kindtest.ProofPod("new"), super: kindtest.ProofSuperPod("uid"), wantSuper: []string{"super-uid super-uid"},
@@ -160,28 +160,6 @@ func TestDeletionsAreProven(t *testing.T) {
 			inSuper: side{readErr: broken},
 		},
 		{
-			name: "a pod that the tenant deletes, whose super pod was seen at its end", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
-			wantTenant: []string{"uid uid"}, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(0))},
-		},
-		{
-			name: "a pod that the tenant deletes, whose super pod was seen ending", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
-			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(1))},
-		},
-		{
-			name: "a pod that the tenant deletes, whose super pod was seen waiting for a finalizer", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
-			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(0), func(pod *corev1.Pod) {
-				pod.Finalizers = []string{"example.com/kept"}
-			})},
-		},
-		{
-			name: "a pod that the tenant deletes, where that of another one was seen at its end", tenant: kindtest.ProofPod("uid", kindtest.Terminating(30)), inSuper: side{readErr: broken},
-			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("other", kindtest.Terminating(0))},
-		},
-		{
-			name: "a pod that was lost, whose super pod was seen at its end", tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1")), inSuper: side{readErr: broken},
-			wantErr: broken, seen: map[kind.Side]*corev1.Pod{kind.SuperSide: kindtest.ProofSuperPod("uid", kindtest.Terminating(0))},
-		},
-		{
 			name: "a pod that has moved", tenant: kindtest.ProofPod("uid", kindtest.Bound("r1.n1")), super: kindtest.ProofSuperPod("uid", kindtest.OnNode("n2")), wantTenant: []string{"uid uid"},
 			inSuper: side{readErr: broken},
 		},
@@ -217,8 +195,8 @@ func TestDeletionsAreProven(t *testing.T) {
 			if tc.super != nil {
 				p.SuperCache[kind.Pod] = []client.Object{tc.super}
 			}
-			for side, pod := range tc.seen {
-				p.Env.Changed(kind.Change{Kind: kind.Pod, Side: side, Tenant: kindtest.ClusterKey, Old: pod})
+			if tc.seen != nil {
+				p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.TenantSide, Tenant: kindtest.ClusterKey, Old: tc.seen})
 			}
 			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
 			wait := &engine.WaitError{}
@@ -353,7 +331,7 @@ func TestEndings(t *testing.T) {
 			p.TenantCache[kind.Pod] = nil
 			reconcile()
 			p.TenantCache[kind.Pod] = pods
-		}, want: 10},
+		}, want: 30},
 		{name: "neither is there for a while", between: func(p *kindtest.Pool, reconcile func()) {
 			pods, superPods := p.TenantCache[kind.Pod], p.SuperCache[kind.Pod]
 			p.TenantCache[kind.Pod], p.SuperCache[kind.Pod] = nil, nil
@@ -394,22 +372,121 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// TestWhatWasSeenOfAPod: what was seen of a pod proves a deletion until its key takes a step that needs no such proof.
-func TestWhatWasSeenOfAPod(t *testing.T) {
+// TestDeletionIsSeen: that a tenant deletes a pod was seen proves the deletion of its super pod as long as that is there,
+// and nothing is remembered of pods without one.
+func TestDeletionIsSeen(t *testing.T) {
 	t.Parallel()
-	p := kindtest.NewPool(t, interceptor.Funcs{})
-	p.Placed(t)
-	p.SuperCache[kind.ServiceAccount] = []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: kindtest.ClusterKey + "-web"}}}
-	silent := side{readErr: errors.New("connection refused")}
-	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}
-	pod := kindtest.ProofPod("uid", kindtest.Terminating(30))
-	p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: kindtest.ProofSuperPod("uid", kindtest.Terminating(0))})
-	p.TenantCache[kind.Pod] = []client.Object{kindtest.ProofPod("uid")}
-	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
-	require.NoError(t, err, "another super pod is created")
+	pod, deleted, superPod := kindtest.ProofPod("uid"), kindtest.ProofPod("uid", kindtest.Terminating(0)), kindtest.ProofSuperPod("uid")
+	tenantSide := func(old, current client.Object) kind.Change {
+		return kind.Change{Kind: kind.Pod, Side: kind.TenantSide, Tenant: kindtest.ClusterKey, Old: old, Current: current}
+	}
+	for _, tc := range []struct {
+		name string
+		// between happens after the deletion was seen.
+		between func(p *kindtest.Pool)
+		proven  bool
+	}{
+		{name: "nothing happens", between: func(*kindtest.Pool) {}, proven: true},
+		{name: "another tenant is disconnected", between: func(p *kindtest.Pool) { p.Env.Forget("another") }, proven: true},
+		{name: "the tenant is disconnected", between: func(p *kindtest.Pool) { p.Env.Forget(kindtest.ClusterKey) }},
+		{name: "its control plane is restored", between: func(p *kindtest.Pool) { p.Env.Changed(tenantSide(nil, pod)) }},
+		{name: "the super pod is gone, and comes back", between: func(p *kindtest.Pool) {
+			p.Env.Changed(kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: superPod})
+		}},
+		{name: "another pod of that name is seen", between: func(p *kindtest.Pool) {
+			p.Env.Changed(tenantSide(nil, kindtest.ProofPod("other", kindtest.Terminating(0))))
+		}, proven: true},
+		{name: "it was seen before there was a super pod", between: func(p *kindtest.Pool) {
+			p.Env.Forget(kindtest.ClusterKey)
+			p.SuperCache[kind.Pod] = nil
+			p.Env.Changed(tenantSide(pod, deleted))
+			p.SuperCache[kind.Pod] = []client.Object{superPod}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			tenant, super := side{readErr: errors.New("connection refused")}, side{}
+			p.Tenant.Client, p.Env.Super = tenant.client(kindtest.TenantUID), super.client(kindtest.SuperUID)
+			p.SuperCache[kind.Pod] = []client.Object{superPod}
+			p.Env.Changed(tenantSide(pod, deleted))
+			tc.between(p)
+			_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
+			if tc.proven {
+				require.NoError(t, err)
+				require.Equal(t, []string{"super-uid super-uid"}, super.deleted)
+				return
+			}
+			require.ErrorIs(t, err, tenant.readErr)
+			require.Empty(t, super.deleted)
+		})
+	}
+}
 
-	p.TenantCache[kind.Pod] = []client.Object{pod}
-	p.Env.Super = silent.client(kindtest.SuperUID)
-	_, err = p.Kind(kind.Pod).Reconcile(t.Context(), key, 0)
-	require.ErrorIs(t, err, silent.readErr, "what was seen of the one before says nothing of it")
+// TestEndIsSeen: the end of a super pod that this process has deleted for the tenant proves the removal of its pod.
+func TestEndIsSeen(t *testing.T) {
+	t.Parallel()
+	ends := func(grace int64, changes ...func(*corev1.Pod)) *corev1.Pod {
+		return kindtest.ProofSuperPod("uid", append(changes, kindtest.Terminating(grace))...)
+	}
+	update := func(current *corev1.Pod) kind.Change {
+		return kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: ends(30), Current: current}
+	}
+	gone := func(last *corev1.Pod) kind.Change {
+		return kind.Change{Kind: kind.Pod, Side: kind.SuperSide, Old: last}
+	}
+	for _, tc := range []struct {
+		name string
+		// before and behind are shown before and after this process deletes the super pod.
+		before, behind []kind.Change
+		// undone lets the process not delete it, and again be what the tenant's cache shows afterwards, if not nil.
+		undone bool
+		again  *corev1.Pod
+		proven bool
+	}{
+		{name: "its grace period is 0, and it is gone", behind: []kind.Change{update(ends(0)), gone(ends(0))}, proven: true},
+		{name: "only the last of it is shown", behind: []kind.Change{gone(ends(0))}, proven: true},
+		{name: "it is gone before its grace period is over", behind: []kind.Change{update(ends(30)), gone(ends(30))}},
+		{name: "it was never being deleted", behind: []kind.Change{gone(kindtest.ProofSuperPod("uid"))}},
+		{name: "it waits for a finalizer", behind: []kind.Change{update(ends(0, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/kept"} }))}},
+		{name: "another super pod of that name ended", behind: []kind.Change{gone(ends(0, func(pod *corev1.Pod) { pod.UID = "before" }))}},
+		{name: "it ended before this process deleted any", undone: true, before: []kind.Change{update(ends(0)), gone(ends(0))}},
+		{name: "another pod has its name", behind: []kind.Change{gone(ends(0))}, again: kindtest.ProofPod("again", kindtest.Terminating(30))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := kindtest.NewPool(t, interceptor.Funcs{})
+			p.Placed(t)
+			tenant, super, silent := side{}, side{}, side{readErr: errors.New("connection refused")}
+			p.Tenant.Client, p.Env.Super = tenant.client(kindtest.TenantUID), super.client(kindtest.SuperUID)
+			reconcile := func() error {
+				_, err := p.Kind(kind.Pod).Reconcile(t.Context(), engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: "p"}, 0)
+				return err
+			}
+			p.TenantCache[kind.Pod] = []client.Object{kindtest.ProofPod("uid", kindtest.Terminating(30))}
+			for _, change := range tc.before {
+				p.Env.Changed(change)
+			}
+			if !tc.undone {
+				p.SuperCache[kind.Pod] = []client.Object{kindtest.ProofSuperPod("uid")}
+				require.NoError(t, reconcile())
+				require.Equal(t, []string{"super-uid super-uid"}, super.deleted)
+			}
+			for _, change := range tc.behind {
+				p.Env.Changed(change)
+			}
+			p.SuperCache[kind.Pod], p.Env.Super = nil, silent.client(kindtest.SuperUID)
+			if tc.again != nil {
+				p.TenantCache[kind.Pod] = []client.Object{tc.again}
+			}
+			err := reconcile()
+			if tc.proven {
+				require.NoError(t, err)
+				require.Equal(t, []string{"uid uid"}, tenant.deleted)
+				return
+			}
+			require.ErrorIs(t, err, silent.readErr)
+			require.Empty(t, tenant.deleted)
+		})
+	}
 }

@@ -1,12 +1,9 @@
 package pods
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/superpool/superpool/internal/slice"
@@ -29,7 +26,7 @@ func Spec(needs Needs) kind.Spec {
 		kind.Pod: func(env *kind.Env, change kind.Change) []engine.Key {
 			keys := spec.OwnKeys(env, change)
 			for _, key := range keys {
-				momentsOf(env).see(key, &change, env.Clock.Now())
+				endsOf(env).see(env, key, &change)
 			}
 			// The quota admitted a pod: the next waiter may fit, too.
 			if owner, ours := kind.OwnerOfNew(&change); ours {
@@ -91,9 +88,6 @@ type podMoments struct {
 	// endings are when this process first saw that a tenant deletes a pod, until the super pod is being deleted, or the
 	// key of the pod takes another step.
 	endings Moments
-	// ends are when this process saw that the super pod of a pod had ended, until the key of the pod takes another step
-	// than those that its deletion takes.
-	ends Moments
 	// bindings are when this process created a Binding, until the tenant's cache shows it, or the key of the pod takes
 	// another step. The super pod changes meanwhile, as its containers start, and each change enqueues the key.
 	bindings Moments
@@ -102,41 +96,9 @@ type podMoments struct {
 // momentsOf returns the moments of the pods of an Env.
 func momentsOf(env *kind.Env) *podMoments { return kind.State[podMoments](env) }
 
-// see notes what a change shows for good: nobody takes back a deletionTimestamp, nor a grace period of 0. An API server
-// removes a pod with that grace period and without finalizers in the same request that has written it, and writes it
-// once the containers have ended, or where somebody asks for it by force.
-func (p *podMoments) see(key engine.Key, change *kind.Change, now time.Time) {
-	pod, isPod := change.Object().(*corev1.Pod)
-	if !isPod || pod.DeletionTimestamp == nil {
-		return
-	}
-	owner, owned := tenancy.GetOwner(pod)
-	switch {
-	case change.Side == kind.TenantSide:
-		p.endings.First(key, pod.UID, now)
-	case owned && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0 && len(pod.Finalizers) == 0:
-		p.ends.Note(key, owner.UID, now)
-	}
-}
-
-// keep drops what was noted of a pod for steps other than this one.
-func (p *podMoments) keep(key engine.Key, step Step) {
-	deletesSuper := step == StepDeleteSuper || step == StepDeleteSuperAndUp
-	if !deletesSuper && step != StepDeleteOrphan {
-		p.endings.Delete(key)
-	}
-	if !deletesSuper && step != StepRemoveTenant {
-		p.ends.Delete(key)
-	}
-	if step != StepDownAndBind {
-		p.bindings.Delete(key)
-	}
-}
-
 // Forget drops the moments of a tenant's pods.
 func (p *podMoments) Forget(tenant string) {
 	p.endings.Forget(tenant)
-	p.ends.Forget(tenant)
 	p.bindings.Forget(tenant)
 }
 
