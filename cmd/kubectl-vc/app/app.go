@@ -23,6 +23,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,8 +52,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
 	ctrl.SetLogger(logr.Discard())
 	command := &cobra.Command{
-		Use:   "kubectl-vc",
-		Short: "Make, use and change the tenants of a pool",
+		Use:     "kubectl-vc",
+		Version: version.Get().GitVersion,
+		Short:   "Make, use and change the tenants of a pool",
 		Long: `kubectl vc makes, uses and changes the tenants of a pool: VirtualClusters of the meta cluster, which your kubeconfig reaches.
 What kubectl does is not here: kubectl get virtualclusters, kubectl describe virtualcluster NAME.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vc"},
@@ -62,7 +64,8 @@ What kubectl does is not here: kubectl get virtualclusters, kubectl describe vir
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.CompletionOptions.HiddenDefaultCmd = true // its scripts complete kubectl-vc, and not kubectl vc
+	command.CompletionOptions.HiddenDefaultCmd = true           // its scripts complete kubectl-vc, and not kubectl vc
+	command.Flags().Bool("version", false, "print the version") // without -v, which is another flag of kubectl
 	c.flags.AddFlags(command.PersistentFlags())
 	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others

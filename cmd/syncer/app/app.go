@@ -26,6 +26,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -198,8 +199,9 @@ func NewCommand() (*cobra.Command, error) {
 		return nil, err
 	}
 	command := &cobra.Command{
-		Use:   "syncer",
-		Short: "Connects one super cluster of the pool to its tenants",
+		Use:     "syncer",
+		Version: version.Get().GitVersion,
+		Short:   "Connects one super cluster of the pool to its tenants",
 		Long: `syncer connects one super cluster of the pool to the tenants that hold placements in it. It writes what their pods need into
 namespaces of the super cluster, and the status of the pods, their Nodes and bindings into the tenants.
 

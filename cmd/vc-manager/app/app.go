@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -154,8 +155,9 @@ func parsePrefixes(flag string, texts []string) (prefixes []netip.Prefix, err er
 func NewCommand() *cobra.Command {
 	options := NewOptions()
 	command := &cobra.Command{
-		Use:   "vc-manager",
-		Short: "Makes the control planes of tenants",
+		Use:     "vc-manager",
+		Version: version.Get().GitVersion,
+		Short:   "Makes the control planes of tenants",
 		Long: `vc-manager makes the control plane of each VirtualCluster that names a ClusterVersion: etcd, kube-apiserver and kube-controller-manager,
 as pods in the tenant's root namespace of the meta cluster. It renews their certificates and upgrades them.
 

@@ -16,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -64,8 +65,9 @@ func NewCommand(plugins ...Option) *cobra.Command {
 	options := NewOptions()
 	options.Plugins = plugins
 	cmd := &cobra.Command{
-		Use:   component,
-		Short: "Place tenant namespaces and their pods over a pool of super clusters",
+		Use:     component,
+		Version: version.Get().GitVersion,
+		Short:   "Place tenant namespaces and their pods over a pool of super clusters",
 		Long: `vc-scheduler watches tenant control planes and super clusters. It cuts the ResourceQuota of each tenant namespace into slices,
 places the slices over the super clusters, and picks a super cluster for each tenant pod.`,
 		Example: `  # Run against the meta cluster of a kubeconfig, with the built-in scheduler profiles

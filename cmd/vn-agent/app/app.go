@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -184,8 +185,9 @@ func (o *Options) kubeletAddress() (string, error) {
 func NewCommand() *cobra.Command {
 	options := NewOptions(os.Getenv)
 	command := &cobra.Command{
-		Use:   "vn-agent",
-		Short: "Serves the kubelet API of a super cluster's nodes to tenants' API servers",
+		Use:     "vn-agent",
+		Version: version.Get().GitVersion,
+		Short:   "Serves the kubelet API of a super cluster's nodes to tenants' API servers",
 		Long: `vn-agent answers tenants' API servers in place of the kubelets of a super cluster: logs, exec, attach, port-forward, and the
 metrics of pods. Each tenant can reach its own pods and nothing else.
 
