@@ -109,6 +109,15 @@ bin/controlplane: | bin
 bin/nftpolicy: | bin
 	@$(GOBUILD) "nftpolicy" $(GO) build -v -ldflags '-s -w' -o bin/ ./test/nftpolicy/cmd/nftpolicy
 
+# Where VERSION is not given it is the tag of the commit: without one there is nothing to release.
+.PHONY: release
+release: bin/release ## Build images, manifests with their digests, kubectl-vc and SBOMs into _output/release: VERSION=v0.1.0 REGISTRY=registry.example.com/superpool PUSH=1 FORCE=1.
+	@bin/release -version '$(VERSION)' -registry '$(REGISTRY)' $(if $(PUSH),-push) $(if $(FORCE),-force)
+
+.PHONY: bin/release
+bin/release: | bin
+	@cd hack/release && ../gobuild.sh "release" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/" .
+
 .PHONY: tools
 tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.
 
@@ -168,7 +177,7 @@ test-unit: ## Run the tests without API servers, those of packages with goroutin
 	@code=0; $(if $(UNIT_RACE),CGO_ENABLED=1 $(GO) test -race -timeout 10m $$TEST_ARGS $(UNIT_RACE) || code=1;) \
 	  $(if $(UNIT_PLAIN),$(GO) test -timeout 5m $$TEST_ARGS $(UNIT_PLAIN) || code=1;) \
   $(if $(RUN),,$(if $(filter %/internal/syncer/kinds,$(UNIT_RACE)),$(GO) test -run '^Test(ObjectsOfAnyKind|WhatAKeyHolds)$$' $(TEST_JSON) ./internal/syncer/kinds || code=1;)) \
-	  $(if $(filter $(UNIT_PLAIN),github.com/superpool/superpool/hack/gate),$(GO) -C hack/realnodes test $$TEST_ARGS ./... || code=1;) \
+	  $(if $(filter $(UNIT_PLAIN),github.com/superpool/superpool/hack/gate),for module in realnodes release; do $(GO) -C "hack/$$module" test -timeout 5m $$TEST_ARGS ./... || code=1; done;) \
 	  exit $$code
 
 # The run's length, and its first seed: another one each time. A failure prints how to run its seed again.
