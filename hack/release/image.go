@@ -193,7 +193,7 @@ func (r *release) writeLayout(images []*packed) error {
 		return fmt.Errorf("writing the layout: %w", err)
 	}
 	for _, image := range images {
-		names := map[string]string{"org.opencontainers.image.ref.name": r.version, "io.containerd.image.name": image.repository.Tag(r.version).Name()}
+		names := map[string]string{"org.opencontainers.image.ref.name": image.name + ":" + r.version, "io.containerd.image.name": image.repository.Tag(r.version).Name()}
 		if err := folder.AppendIndex(image.index, layout.WithAnnotations(names)); err != nil {
 			return fmt.Errorf("writing the image of %s: %w", image.name, err)
 		}
