@@ -1,5 +1,5 @@
 // Command release builds a version of Superpool into a folder: images of its programs, manifests that name them by
-// digest, kubectl-vc for workstations, and a list of the modules in each binary. The same commit, version and registry
+// digest, kubectl-vc for workstations, and the modules in each binary with their terms. The same commit, version and registry
 // give the same files.
 //
 //	release -version v0.1.0 -registry registry.example.com/superpool [-push] [-force]
@@ -52,9 +52,11 @@ type release struct {
 	// revision is the commit, created its time: that of everything, so that it depends on the commit alone.
 	revision string
 	created  time.Time
-	push     bool
-	force    bool
-	log      io.Writer
+	// modules are those in the binaries, as PATH@VERSION.
+	modules map[string]bool
+	push    bool
+	force   bool
+	log     io.Writer
 }
 
 func main() {
@@ -161,6 +163,7 @@ func (r *release) write(ctx context.Context) ([]*packed, error) {
 		return nil, fmt.Errorf("making a folder for binaries: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
+	r.modules = map[string]bool{}
 	var images []*packed
 	for _, platform := range imagePlatforms {
 		packages := []string{"./cmd/" + cli}
@@ -191,7 +194,7 @@ func (r *release) write(ctx context.Context) ([]*packed, error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(r.writeManifests(ctx, images), r.writeNotes(images)); err != nil {
+	if err := errors.Join(r.writeManifests(ctx, images), r.writeNotes(images), r.writeLicenses(ctx)); err != nil {
 		return nil, err
 	}
 	return images, r.writeSums()

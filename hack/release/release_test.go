@@ -104,6 +104,13 @@ func TestRelease(t *testing.T) {
 
 	checkSums(t, out, first)
 	checkCLI(t, out)
+	var terms []string
+	for _, line := range content(t, filepath.Join(out, "licenses.tar.gz")) {
+		terms = append(terms, regexp.MustCompile(`@[^/]+`).ReplaceAllString(line, ""))
+	}
+	require.Equal(t, []string{
+		"-rw-r--r-- licenses/go/LICENSE", "-rw-r--r-- licenses/go/PATENTS", "-rw-r--r-- licenses/golang.org/x/sync/LICENSE", "-rw-r--r-- licenses/golang.org/x/sync/PATENTS",
+	}, terms)
 	folder, err := layout.ImageIndexFromPath(filepath.Join(out, "images"))
 	require.NoError(t, err)
 	require.NoError(t, validate.Index(folder))
@@ -164,6 +171,21 @@ func checkSums(t *testing.T, out, sums string) {
 	require.Equal(t, files-1, listed)
 }
 
+// content returns the permissions and names of the files of a tar.gz.
+func content(t *testing.T, archive string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(archive)
+	require.NoError(t, err)
+	compressed, err := gzip.NewReader(bytes.NewReader(text))
+	require.NoError(t, err)
+	reader := tar.NewReader(compressed)
+	for header, err := reader.Next(); !errors.Is(err, io.EOF); header, err = reader.Next() {
+		require.NoError(t, err)
+		names = append(names, header.FileInfo().Mode().String()+" "+header.Name)
+	}
+	return names
+}
+
 // checkCLI: the archives of four platforms have the program, which may be run, and the license.
 func checkCLI(t *testing.T, out string) {
 	t.Helper()
@@ -181,16 +203,7 @@ func checkCLI(t *testing.T, out string) {
 			require.Equal(t, []string{"-rw-r--r-- LICENSE", "-rwxr-xr-x kubectl-vc.exe"}, names)
 			continue
 		}
-		content, err := os.ReadFile(archive + ".tar.gz")
-		require.NoError(t, err)
-		compressed, err := gzip.NewReader(bytes.NewReader(content))
-		require.NoError(t, err)
-		reader := tar.NewReader(compressed)
-		for header, err := reader.Next(); !errors.Is(err, io.EOF); header, err = reader.Next() {
-			require.NoError(t, err)
-			names = append(names, header.FileInfo().Mode().String()+" "+header.Name)
-		}
-		require.Equal(t, []string{"-rw-r--r-- LICENSE", "-rwxr-xr-x kubectl-vc"}, names)
+		require.Equal(t, []string{"-rw-r--r-- LICENSE", "-rwxr-xr-x kubectl-vc"}, content(t, archive+".tar.gz"))
 	}
 }
 

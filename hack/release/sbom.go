@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"path"
 	"regexp"
@@ -80,6 +81,9 @@ func (r *release) writeModules(program string, platform v1.Platform, binary stri
 	if err != nil {
 		return nil, fmt.Errorf("reading the build info of %s: %w", program, err)
 	}
+	for _, module := range inBinary(info) {
+		r.modules[module.Path+"@"+module.Version] = true
+	}
 	sum := sha256.Sum256(content)
 	name := fmt.Sprintf("%s_%s_%s", program, platform.OS, platform.Architecture)
 	text, err := json.MarshalIndent(r.document(name, info, hex.EncodeToString(sum[:])), "", " ")
@@ -105,15 +109,12 @@ func (r *release) document(name string, info *debug.BuildInfo, sum string) docum
 		Relationships: []relationship{{root, "DESCRIBES", ours.ID}},
 	}
 	// Go's standard library is in each binary, and advisories name it so.
-	modules := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...)
-	for _, module := range modules {
-		if module.Replace != nil {
-			module = module.Replace
-		}
+	library := &debug.Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}
+	for _, module := range append([]*debug.Module{library}, inBinary(info)...) {
 		p := spdxPackage{
 			ID: "SPDXRef-" + identifier(module.Path+"-"+module.Version), Name: module.Path, VersionInfo: module.Version,
 			Download: nothing, Declared: nothing, Concluded: nothing, Copyright: nothing,
-			External: []reference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + module.Version}},
+			External: []reference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + url.QueryEscape(module.Version)}},
 		}
 		// The sum of go.sum is a SHA-256 of the module's files and their sums.
 		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(module.Sum, "h1:")); err == nil && len(sum) == sha256.Size {
@@ -123,6 +124,17 @@ func (r *release) document(name string, info *debug.BuildInfo, sum string) docum
 		d.Relationships = append(d.Relationships, relationship{ours.ID, "CONTAINS", p.ID})
 	}
 	return d
+}
+
+// inBinary returns the modules of which a binary has packages, besides its own.
+func inBinary(info *debug.BuildInfo) (modules []*debug.Module) {
+	for _, module := range info.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		modules = append(modules, module)
+	}
+	return modules
 }
 
 var notOfIdentifier = regexp.MustCompile(`[^A-Za-z0-9.-]`)
