@@ -98,7 +98,9 @@ func kustomize(files []file, kustomization string) ([]byte, error) {
 			return nil, fmt.Errorf("laying out the manifests: %w", err)
 		}
 	}
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(system, "/"+kustomization)
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // as kubectl does: namespaces and definitions first
+	objects, err := krusty.MakeKustomizer(options).Run(system, "/"+kustomization)
 	if err != nil {
 		return nil, fmt.Errorf("building %s: %w", kustomization, err)
 	}

@@ -58,6 +58,9 @@ func TestManifests(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.NotRegexp(t, `(:latest|:dev)\b`, string(text), folder)
+		if namespace := strings.Index(string(text), "\nkind: Namespace\n"); namespace >= 0 {
+			require.NotContains(t, string(text)[:namespace], "\n  namespace: ", "%s has an object before its namespace", folder)
+		}
 		built++
 	}
 	require.GreaterOrEqual(t, built, len(installed))
