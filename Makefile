@@ -21,9 +21,10 @@ GO  ?= go
 BIN := $(CURDIR)/bin
 GOBUILD := hack/gobuild.sh
 
-# Kubernetes' libraries demand a semantic version: the tag, or v0.0.0 with the commit where no tag is near.
+# The tag, or v0.0.0 with the commit where no tag is near. Kubernetes' libraries demand a semantic version, and take it
+# for one of Kubernetes: v0.1.0 would turn features off that came later. As v0.0.0 they take what they are.
 VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0+$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
-LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
+LDFLAGS := -X github.com/superpool/superpool/internal/version.version=$(VERSION) -X k8s.io/component-base/version.gitVersion=v0.0.0+$(subst +,.,$(VERSION))
 COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok

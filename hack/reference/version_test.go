@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/component-base/version"
 
 	kubectlvc "github.com/superpool/superpool/cmd/kubectl-vc/app"
 	syncer "github.com/superpool/superpool/cmd/syncer/app"
 	vcmanager "github.com/superpool/superpool/cmd/vc-manager/app"
 	vcscheduler "github.com/superpool/superpool/cmd/vc-scheduler/app"
 	vnagent "github.com/superpool/superpool/cmd/vn-agent/app"
+	"github.com/superpool/superpool/internal/version"
 )
 
 // TestVersion: every program prints the version that the linker gave it, and -v is not a short form of that.
@@ -27,7 +27,7 @@ func TestVersion(t *testing.T) {
 		command.SetOut(out)
 		command.SetArgs([]string{"--version"})
 		require.NoError(t, command.ExecuteContext(t.Context()))
-		require.Equal(t, command.DisplayName()+" version "+version.Get().GitVersion+"\n", out.String())
+		require.Equal(t, command.DisplayName()+" version "+version.String()+"\n", out.String())
 		require.Empty(t, command.Flags().Lookup("version").Shorthand, command.Name())
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -173,6 +174,9 @@ func (r *release) write(ctx context.Context) ([]*packed, error) {
 		if err := r.build(ctx, platform, work, packages...); err != nil {
 			return nil, err
 		}
+		if err := r.start(ctx, platform, work); err != nil {
+			return nil, err
+		}
 	}
 	for _, program := range programs {
 		image, err := r.pack(program, work)
@@ -202,10 +206,10 @@ func (r *release) write(ctx context.Context) ([]*packed, error) {
 
 // build builds packages for a platform into work, statically and without paths of this machine.
 func (r *release) build(ctx context.Context, platform v1.Platform, work string, packages ...string) error {
-	const version = "-X k8s.io/component-base/version."
+	const kubernetes = "-X k8s.io/component-base/version."
 	flags := strings.Join([]string{
-		"-s -w", version + "gitVersion=" + r.version, version + "gitCommit=" + r.revision,
-		version + "buildDate=" + r.created.Format(time.RFC3339),
+		"-s -w", "-X " + module + "/internal/version.version=" + r.version,
+		kubernetes + "gitVersion=v0.0.0+" + r.version, kubernetes + "gitCommit=" + r.revision, kubernetes + "buildDate=" + r.created.Format(time.RFC3339),
 	}, " ")
 	label := platform.OS + "/" + platform.Architecture
 	arguments := append([]string{label, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", folderOf(work, platform) + "/"}, packages...)
@@ -215,6 +219,23 @@ func (r *release) build(ctx context.Context, platform v1.Platform, work string, 
 		"GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("building %s for %s: %w", strings.Join(packages, " "), label, err)
+	}
+	return nil
+}
+
+// start starts each program that this machine can run, and refuses one that does not say the version of the release.
+func (r *release) start(ctx context.Context, platform v1.Platform, work string) error {
+	if platform.OS != runtime.GOOS || platform.Architecture != runtime.GOARCH {
+		return nil
+	}
+	for _, program := range append([]program{{name: cli}}, programs...) {
+		output, err := exec.CommandContext(ctx, filepath.Join(folderOf(work, platform), program.name), "--version").Output()
+		if err != nil {
+			return fmt.Errorf("%s --version: %w", program.name, err)
+		}
+		if !strings.HasSuffix(string(output), " version "+r.version+"\n") {
+			return fmt.Errorf("%s --version says %q, and not %s", program.name, output, r.version)
+		}
 	}
 	return nil
 }

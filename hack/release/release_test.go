@@ -54,7 +54,7 @@ func repository(t *testing.T) string {
 		require.NoError(t, os.WriteFile(path, []byte(content), mode))
 	}
 	require.NoError(t, os.CopyFS(filepath.Join(folder, "manifests"), os.DirFS(filepath.Join(root, "manifests"))))
-	for _, path := range []string{"LICENSE", "CHANGELOG.md", "docs/operating.md", "hack/gobuild.sh", "hack/setup-supercluster.sh", "hack/setup-vn-agent.sh"} {
+	for _, path := range []string{"LICENSE", "CHANGELOG.md", "docs/operating.md", "hack/gobuild.sh", "hack/setup-supercluster.sh", "hack/setup-vn-agent.sh", "internal/version/version.go"} {
 		content, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)
 		write(path, string(content), 0o755)
@@ -66,10 +66,14 @@ func repository(t *testing.T) string {
 	write("go.mod", "module "+module+"\n\ngo 1.26.0\n\nrequire "+regexp.MustCompile(`golang\.org/x/sync \S+`).FindString(string(modules))+"\n", 0o644)
 	write("go.sum", string(sums), 0o644)
 	write(".gitignore", "/_output/\n", 0o644)
-	for _, program := range programs {
-		write("cmd/"+program.name+"/main.go", "package main\n\nimport \"golang.org/x/sync/errgroup\"\n\nfunc main() { println(new(errgroup.Group).Wait() == nil) }\n", 0o644)
+	for _, program := range append([]program{{name: cli}}, programs...) {
+		text := "package main\n\nimport (\n\t\"os\"\n\n\t\"" + module + "/internal/version\"\n"
+		use := ""
+		if program.name != cli { // for all platforms, so that there is less to compile
+			text, use = text+"\t\"golang.org/x/sync/errgroup\"\n", "\t_ = new(errgroup.Group).Wait()\n"
+		}
+		write("cmd/"+program.name+"/main.go", text+")\n\nfunc main() {\n"+use+"\t_, _ = os.Stdout.WriteString(\""+program.name+" version \" + version.String() + \"\\n\")\n}\n", 0o644)
 	}
-	write("cmd/"+cli+"/main.go", "package main\n\nfunc main() { println() }\n", 0o644)
 	command(t.Context(), t, folder, "git", "init", "-q")
 	command(t.Context(), t, folder, "git", "add", "-A")
 	command(t.Context(), t, folder, "git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-qm", "all")
@@ -140,6 +144,15 @@ func TestRelease(t *testing.T) {
 	for _, want := range []string{"# Superpool v0.1.0", place + "/vn-agent:v0.1.0", "## Changes", "## Upgrading", "https://" + module + "/blob/v0.1.0/docs/tenants.md"} {
 		require.Contains(t, string(notes), want)
 	}
+
+	// A program that does not say the version is not released: the linker was told another name.
+	source := filepath.Join(root, "internal", "version", "version.go")
+	text, err := os.ReadFile(source)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(source, bytes.ReplaceAll(text, []byte("var version"), []byte("const version")), 0o600))
+	silent := &release{root: root, version: "v0.1.0", registry: place, force: true, log: io.Discard}
+	require.ErrorContains(t, silent.run(t.Context()), `kubectl-vc --version says "kubectl-vc version v0.0.0\n", and not v0.1.0`)
+	command(t.Context(), t, root, "git", "checkout", "-q", ".")
 
 	// Another commit is another image: a version that is released stays what it is.
 	command(t.Context(), t, root, "git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-q", "--allow-empty", "-m", "more")

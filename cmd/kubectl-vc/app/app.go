@@ -23,11 +23,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/version"
 )
 
 // resource is how kubectl names VirtualClusters.
@@ -53,7 +53,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	ctrl.SetLogger(logr.Discard())
 	command := &cobra.Command{
 		Use:     "kubectl-vc",
-		Version: version.Get().GitVersion,
+		Version: version.String(),
 		Short:   "Make, use and change the tenants of a pool",
 		Long: `kubectl vc makes, uses and changes the tenants of a pool: VirtualClusters of the meta cluster, which your kubeconfig reaches.
 What kubectl does is not here: kubectl get virtualclusters, kubectl describe virtualcluster NAME.`,

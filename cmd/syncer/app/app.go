@@ -26,7 +26,6 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -49,6 +48,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/choice"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
@@ -200,7 +200,7 @@ func NewCommand() (*cobra.Command, error) {
 	}
 	command := &cobra.Command{
 		Use:     "syncer",
-		Version: version.Get().GitVersion,
+		Version: version.String(),
 		Short:   "Connects one super cluster of the pool to its tenants",
 		Long: `syncer connects one super cluster of the pool to the tenants that hold placements in it. It writes what their pods need into
 namespaces of the super cluster, and the status of the pods, their Nodes and bindings into the tenants.

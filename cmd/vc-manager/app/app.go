@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -40,6 +39,7 @@ import (
 	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/internal/provision"
 	"github.com/superpool/superpool/internal/skew"
+	"github.com/superpool/superpool/internal/version"
 )
 
 // maxPrefixes bounds the ranges of a flag: a NetworkPolicy of each tenant has them.
@@ -156,7 +156,7 @@ func NewCommand() *cobra.Command {
 	options := NewOptions()
 	command := &cobra.Command{
 		Use:     "vc-manager",
-		Version: version.Get().GitVersion,
+		Version: version.String(),
 		Short:   "Makes the control planes of tenants",
 		Long: `vc-manager makes the control plane of each VirtualCluster that names a ClusterVersion: etcd, kube-apiserver and kube-controller-manager,
 as pods in the tenant's root namespace of the meta cluster. It renews their certificates and upgrades them.

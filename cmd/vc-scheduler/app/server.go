@@ -16,7 +16,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -45,6 +44,7 @@ import (
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
@@ -66,7 +66,7 @@ func NewCommand(plugins ...Option) *cobra.Command {
 	options.Plugins = plugins
 	cmd := &cobra.Command{
 		Use:     component,
-		Version: version.Get().GitVersion,
+		Version: version.String(),
 		Short:   "Place tenant namespaces and their pods over a pool of super clusters",
 		Long: `vc-scheduler watches tenant control planes and super clusters. It cuts the ResourceQuota of each tenant namespace into slices,
 places the slices over the super clusters, and picks a super cluster for each tenant pod.`,

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/superpool/superpool/internal/metricsauth"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/internal/vnagent"
 	"github.com/superpool/superpool/internal/vnagent/backend"
 	"github.com/superpool/superpool/internal/vnagent/pods"
@@ -186,7 +186,7 @@ func NewCommand() *cobra.Command {
 	options := NewOptions(os.Getenv)
 	command := &cobra.Command{
 		Use:     "vn-agent",
-		Version: version.Get().GitVersion,
+		Version: version.String(),
 		Short:   "Serves the kubelet API of a super cluster's nodes to tenants' API servers",
 		Long: `vn-agent answers tenants' API servers in place of the kubelets of a super cluster: logs, exec, attach, port-forward, and the
 metrics of pods. Each tenant can reach its own pods and nothing else.
