@@ -7,16 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// terms are files with the terms of a module, which who passes its code on passes on, too.
+// terms are files with the terms of a module or of code that it has from elsewhere, which who passes the code on passes
+// on, too.
 var terms = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)`)
 
 // writeLicenses writes the terms of all modules that are in a binary, and those of Go, as an archive.
@@ -64,21 +66,19 @@ func (r *release) goCommand(ctx context.Context, arguments ...string) ([]byte, e
 	return output, nil
 }
 
-// termsOf returns the terms in a folder, and refuses one without.
+// termsOf returns the terms in a folder and below it, and refuses one without.
 func termsOf(module, folder string) (files []file, err error) {
-	entries, err := os.ReadDir(folder)
+	system := os.DirFS(folder)
+	err = fs.WalkDir(system, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || !terms.MatchString(entry.Name()) || path.Ext(name) == ".go" {
+			return err
+		}
+		content, err := fs.ReadFile(system, name)
+		files = append(files, file{path: path.Join(module, name), content: content})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the terms of %s: %w", module, err)
-	}
-	for _, entry := range entries {
-		if entry.IsDir() || !terms.MatchString(entry.Name()) {
-			continue
-		}
-		content, err := os.ReadFile(filepath.Join(folder, entry.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("reading the terms of %s: %w", module, err)
-		}
-		files = append(files, file{path: module + "/" + entry.Name(), content: content})
 	}
 	if len(files) == 0 {
 		return nil, fmt.Errorf("module %s, which is in a binary, has no file with its terms in %s", module, folder)

@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -63,12 +64,11 @@ type release struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM) //nolint:forbidigo // nobody calls it
 	context.AfterFunc(ctx, stop)                                                             // the second one ends the process
-	r := &release{log: os.Stdout}
-	flag.StringVar(&r.root, "root", ".", "the checkout")
+	r := &release{root: ".", log: os.Stdout}
 	flag.StringVar(&r.version, "version", "", "the version, as v0.1.0")
 	flag.StringVar(&r.registry, "registry", "", "what is before the name of each image, as registry.example.com/superpool")
 	flag.BoolVar(&r.push, "push", false, "push the images, with the credentials that docker login has left")
-	flag.BoolVar(&r.force, "force", false, "release a tree with changes that no commit holds, and replace a version in the registry")
+	flag.BoolVar(&r.force, "force", false, "with -push, replace a version in the registry; without, release a tree with changes that no commit holds")
 	flag.Parse()
 	if err := r.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -86,14 +86,19 @@ func (r *release) run(ctx context.Context) error {
 	}
 	folder := filepath.Join(r.root, "_output", "release", r.version)
 	r.out = folder + ".new"
-	if err := os.RemoveAll(r.out); err != nil {
+	old, work := folder+".old", folder+".work"
+	if err := errors.Join(os.RemoveAll(r.out), os.RemoveAll(old), os.RemoveAll(work)); err != nil {
 		return fmt.Errorf("removing what a run before has left: %w", err)
 	}
-	images, err := r.write(ctx)
-	if err != nil {
+	images, err := r.write(ctx, work)
+	if err := errors.Join(err, os.RemoveAll(work)); err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(folder), os.Rename(r.out, folder)); err != nil {
+	// Killed between these, it leaves none under the name of the version, and never a part of one.
+	if err := os.Rename(folder, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("setting the release before aside: %w", err)
+	}
+	if err := errors.Join(os.Rename(r.out, folder), os.RemoveAll(old)); err != nil {
 		return fmt.Errorf("naming the release: %w", err)
 	}
 	for _, image := range images {
@@ -123,14 +128,17 @@ func (r *release) validate() error {
 	return nil
 }
 
-// commit reads the commit, and refuses a tree with changes that no commit holds.
+// commit reads the commit, and refuses a tree with changes that no commit holds: such a one is never pushed.
 func (r *release) commit(ctx context.Context) error {
-	changes, err := r.git(ctx, "status", "--porcelain")
+	changes, err := r.git(ctx, "status", "--porcelain", "--untracked-files=normal")
 	if err != nil {
 		return err
 	}
-	if changes != "" && !r.force {
-		first, _, _ := strings.Cut(strings.TrimSpace(changes), "\n")
+	first, _, _ := strings.Cut(strings.TrimSpace(changes), "\n")
+	switch {
+	case changes != "" && r.push:
+		return fmt.Errorf("the tree has changes that no commit holds (%s): commit them to push", first)
+	case changes != "" && !r.force:
 		return fmt.Errorf("the tree has changes that no commit holds (%s): commit them, or give FORCE=1", first)
 	}
 	line, err := r.git(ctx, "log", "-1", "--format=%H %ct")
@@ -157,13 +165,8 @@ func (r *release) git(ctx context.Context, arguments ...string) (string, error) 
 	return string(output), nil
 }
 
-// write writes all files of the release, and returns its images.
-func (r *release) write(ctx context.Context) ([]*packed, error) {
-	work, err := os.MkdirTemp("", "release-")
-	if err != nil {
-		return nil, fmt.Errorf("making a folder for binaries: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(work) }()
+// write writes all files of the release, and returns its images. Binaries are built in work.
+func (r *release) write(ctx context.Context, work string) ([]*packed, error) {
 	r.modules = map[string]bool{}
 	var images []*packed
 	for _, platform := range imagePlatforms {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -29,6 +30,9 @@ func (r *release) reach() error {
 	return nil
 }
 
+// absent are answers of registries to who asks for what is not there: some refuse to say it.
+var absent = []int{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden}
+
 // push pushes an image under its version, and what is beside it. A version that is another image there already is
 // refused unless it is forced.
 func (p *packed) push(ctx context.Context, version string, force bool, options ...remote.Option) error {
@@ -37,7 +41,7 @@ func (p *packed) push(ctx context.Context, version string, force bool, options .
 	there, err := remote.Head(tag, options...)
 	var answer *transport.Error
 	switch {
-	case err != nil && !errors.As(err, &answer): // a registry may refuse to say what is not there
+	case err != nil && (!errors.As(err, &answer) || !slices.Contains(absent, answer.StatusCode)):
 		return fmt.Errorf("asking for %s: %w", tag, err)
 	case err == nil && there.Digest != p.digest && !force:
 		return fmt.Errorf("%s is another image there already, %s: give another version, or FORCE=1", tag, there.Digest)
