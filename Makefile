@@ -110,7 +110,7 @@ bin/controlplane: | bin
 bin/nftpolicy: | bin
 	@$(GOBUILD) "nftpolicy" $(GO) build -v -ldflags '-s -w' -o bin/ ./test/nftpolicy/cmd/nftpolicy
 
-# Where VERSION is not given it is the tag of the commit: without one there is nothing to release.
+# Where VERSION is not given it is the tag of the commit, or the last one with the number of commits since.
 .PHONY: release
 release: bin/release ## Build images, manifests with their digests, kubectl-vc and SBOMs into _output/release: VERSION=v0.1.0 REGISTRY=registry.example.com/superpool PUSH=1 FORCE=1.
 	@bin/release -version '$(VERSION)' -registry '$(REGISTRY)' $(if $(PUSH),-push) $(if $(FORCE),-force)
