@@ -291,21 +291,33 @@ func describe(projection *corev1.ClusterTrustBundleProjection) string {
 	return "ClusterTrustBundle that is selected of signer " + ptr.Deref(projection.SignerName, "")
 }
 
-// keepBundles gives secret, as it is to be, the trust bundles of the Secret that there is, and reports whether it had
-// others: a limit that these exceed keeps no token from being renewed.
-func keepBundles(pair *tokenPair, secret *corev1.Secret) (changed bool) {
-	for dataKey := range bundleProjections(&pair.tenantPod.Spec) {
-		var had []byte
-		var isThere bool
-		if pair.secret != nil {
-			had, isThere = pair.secret.Data[dataKey]
-		}
+// keepOthers gives secret, as it is to be, the trust bundles and certificates of the Secret that there is, and reports
+// whether it had others: a limit that these exceed keeps no token from being renewed.
+func keepOthers(pair *tokenPair, secret *corev1.Secret) (changed bool) {
+	had := pair.secret
+	if had == nil {
+		had = &corev1.Secret{}
+	}
+	keep := func(dataKey string) {
+		content, isThere := had.Data[dataKey]
 		wanted, isWanted := secret.Data[dataKey]
-		changed = changed || isThere != isWanted || !bytes.Equal(had, wanted)
+		changed = changed || isThere != isWanted || !bytes.Equal(content, wanted)
 		delete(secret.Data, dataKey)
 		if isThere {
-			secret.Data[dataKey] = had
+			secret.Data[dataKey] = content
 		}
+	}
+	for dataKey := range bundleProjections(&pair.tenantPod.Spec) {
+		keep(dataKey)
+	}
+	for _, certificate := range certificateProjections(&pair.tenantPod.Spec) {
+		for _, file := range certificate.files {
+			keep(file.Key)
+		}
+	}
+	delete(secret.Annotations, annotationCertificates)
+	if records, isThere := had.Annotations[annotationCertificates]; isThere {
+		secret.Annotations[annotationCertificates] = records
 	}
 	return changed
 }
@@ -343,7 +355,7 @@ func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1
 func periodOf(projections map[string]*corev1.ClusterTrustBundleProjection, data map[string][]byte, age time.Duration) time.Duration {
 	for dataKey := range projections {
 		if _, isThere := data[dataKey]; !isThere && age >= -missingPeriod {
-			return min(max(age/missingParts, missingPeriod), bundlePeriod)
+			return waitOf(age, missingPeriod)
 		}
 	}
 	return bundlePeriod
