@@ -24,8 +24,9 @@ const (
 	// maxCertificates is the number of certificates of a pod, and maxCertificatesSize the size in bytes of all their files:
 	// a Secret has a megabyte, tokens 256 kB of it, and trust bundles 512 kB.
 	maxCertificates, maxCertificatesSize = 16, 192 << 10
-	// minCertificateAge is how long none is asked for in the place of one that was issued, and maxCertificateAge how long at
-	// most, whatever the signer says: API servers let it be renewed after ten minutes, and live for 91 days.
+	// minCertificateAge is how long none is asked for after an answer, and maxCertificateAge how long at most, whatever the
+	// signer says, and whatever becomes of the pod's volumes: API servers let a certificate be renewed after ten minutes, and
+	// live for 91 days.
 	minCertificateAge, maxCertificateAge = 10 * time.Minute, 91 * 24 * time.Hour
 	// refusedPeriod is after how long a certificate is asked for again that the signer did not issue, or not as it should.
 	refusedPeriod = time.Hour
@@ -84,16 +85,20 @@ type issuedCertificate struct {
 	Request string `json:"request"`
 	// Expires is when the certificate ends that is in the Secret, zero if none is.
 	Expires time.Time `json:"expires,omitzero"`
-	// Refresh is when another one is to be asked for.
-	Refresh time.Time `json:"refresh"`
+	// Answered is when the answer was read, and Refresh when another one is to be asked for.
+	Answered time.Time `json:"answered"`
+	Refresh  time.Time `json:"refresh"`
 	// Why says why the request brought none, "" if it did. It may have the signer's words.
 	Why string `json:"why,omitempty"`
 }
 
-// isDue reports whether a certificate is to be asked for.
-func (i *issuedCertificate) isDue(projection certificateProjection, data map[string][]byte, now time.Time) bool {
+// due returns when a certificate is to be asked for: earlier than was planned where it is lost, or another one is wanted.
+func (i *issuedCertificate) due(projection certificateProjection, data map[string][]byte) time.Time {
 	isLost := !i.Expires.IsZero() && !projection.isIn(data)
-	return i.Of != projection.hash() || isLost || !now.Before(i.Refresh)
+	if isLost || i.Of != projection.hash() {
+		return i.Answered.Add(minCertificateAge)
+	}
+	return i.Refresh
 }
 
 // issuedCertificates returns the records in a Secret's annotation by name, none if it cannot be decoded.
@@ -130,7 +135,7 @@ func (t *Tokens) addCertificates(ctx context.Context, pair *tokenPair, secret *c
 		return 0 // volumes of a pod are immutable
 	}
 	if !hasTime(ctx) {
-		return requestPeriod
+		return missingPeriod
 	}
 	ctx, cancel := context.WithTimeout(ctx, certificateTimeout)
 	defer cancel()
@@ -186,8 +191,8 @@ func (t *Tokens) addCertificate(
 ) certificateState {
 	now, record := t.env.Clock.Now(), issued[name]
 	asked := t.requests(pair).of(pair.key, name, record.Request, now)
-	if asked == nil && !record.isDue(projection, secret.Data, now) {
-		return certificateState{after: record.Refresh.Sub(now), why: record.Why}
+	if due := record.due(projection, secret.Data); asked == nil && now.Before(due) {
+		return certificateState{after: due.Sub(now), why: record.Why}
 	}
 	if asked == nil {
 		var why string
@@ -195,7 +200,7 @@ func (t *Tokens) addCertificate(
 			return certificateState{after: waitOf(t.env.Clock.Since(pair.tenantPod.CreationTimestamp.Time), missingPeriod), why: why}
 		}
 	}
-	live, state := t.ask(ctx, pair, projection, asked)
+	live, state := t.ask(ctx, pair, projection, asked, record.Request)
 	if state.why == "" && !record.Expires.IsZero() && now.After(record.Expires) {
 		state.why = "the certificate of signer " + projection.SignerName + " has ended, and there is no other yet"
 	}
@@ -215,7 +220,7 @@ func (t *Tokens) take(
 	pair *tokenPair, secret *corev1.Secret, projection certificateProjection, key *privateKey, live *certificatesv1.PodCertificateRequest, had issuedCertificate,
 ) (issuedCertificate, bool) {
 	now := t.env.Clock.Now()
-	record := issuedCertificate{Of: projection.hash(), Request: live.Name}
+	record := issuedCertificate{Of: projection.hash(), Request: live.Name, Answered: now.UTC().Truncate(time.Second)}
 	refuse := func(text string) (issuedCertificate, bool) {
 		if projection.isIn(secret.Data) {
 			record.Expires = had.Expires

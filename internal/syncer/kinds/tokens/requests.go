@@ -288,9 +288,11 @@ func (t *Tokens) Run(ctx context.Context) {
 	}
 }
 
-// ask makes a PodCertificateRequest, or reads the one that was made. Without its key, or an answer of the API server, it
-// returns nil.
-func (t *Tokens) ask(ctx context.Context, pair *tokenPair, projection certificateProjection, asked *certificateRequest) (*certificatesv1.PodCertificateRequest, certificateState) {
+// ask makes a PodCertificateRequest, or reads the one that was made; before is the name of the one before it. Without its
+// key, or an answer of the API server, it returns nil.
+func (t *Tokens) ask(
+	ctx context.Context, pair *tokenPair, projection certificateProjection, asked *certificateRequest, before string,
+) (*certificatesv1.PodCertificateRequest, certificateState) {
 	now, key := t.env.Clock.Now(), asked.key.Load()
 	if key == nil {
 		return nil, certificateState{after: bundlePeriod} // Run enqueues the key
@@ -302,13 +304,13 @@ func (t *Tokens) ask(ctx context.Context, pair *tokenPair, projection certificat
 			state.isSilent = state.why == ""
 			return nil, state
 		}
-		if err := t.env.Done(ctx, kind.Token, "request a certificate", pair.tenant.Client.Create(ctx, live)); err != nil {
+		if err := t.env.Done(ctx, kind.Token, "request", pair.tenant.Client.Create(ctx, live)); err != nil {
 			state.why = requestRefused(err)
 			state.isSilent = state.why == ""
 			return nil, state
 		}
-		if len(validation.IsDNS1123Subdomain(live.Name)) > 0 {
-			state.why = "the control plane makes PodCertificateRequests without a name"
+		if len(validation.IsDNS1123Subdomain(live.Name)) > 0 || live.Name == before {
+			state.why = "the control plane makes PodCertificateRequests without names of their own"
 			return nil, state
 		}
 		asked.name, asked.made = live.Name, now

@@ -107,8 +107,14 @@ func (i *issuer) give(_ context.Context, _ client.Client, subresource string, ac
 // cluster has then.
 func (i *issuer) reconcile(t *testing.T) (time.Duration, error) {
 	t.Helper()
+	return i.reconcileBy(t, i.Kind(kind.Token))
+}
+
+// reconcileBy is reconcile by a reconciler that goes on.
+func (i *issuer) reconcileBy(t *testing.T, tokens engine.Kind) (time.Duration, error) {
+	t.Helper()
 	i.asked = nil
-	after, err := i.Kind(kind.Token).Reconcile(t.Context(), i.key, 0)
+	after, err := tokens.Reconcile(t.Context(), i.key, 0)
 	var secrets corev1.SecretList
 	require.NoError(t, i.SuperClient.List(t.Context(), &secrets))
 	i.SuperCache[kind.Token] = nil
