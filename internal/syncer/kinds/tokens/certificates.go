@@ -43,6 +43,8 @@ const (
 	annotationCertificates = "tenancy.x-k8s.io/issued-certificates"
 )
 
+var errCertificatesTooLarge = fmt.Errorf("the pod's certificates are too large: they may have files of %d kB", maxCertificatesSize>>10)
+
 // certificateProjection is a certificate that a volume of a pod projects, and the data keys that it has.
 type certificateProjection struct {
 	*corev1.PodCertificateProjection
@@ -190,7 +192,7 @@ func (t *Tokens) addCertificate(
 	ctx context.Context, pair *tokenPair, secret *corev1.Secret, issued map[string]issuedCertificate, name string, projection certificateProjection,
 ) certificateState {
 	now, record := t.env.Clock.Now(), issued[name]
-	asked := t.requests(pair).of(pair.key, name, record.Request, now)
+	asked := t.requests(pair).of(requestKey{pair.key, name}, record.Request, now)
 	if due := record.due(projection, secret.Data); asked == nil && now.Before(due) {
 		return certificateState{after: due.Sub(now), why: record.Why}
 	}
@@ -288,7 +290,7 @@ func putCertificate(pair *tokenPair, secret *corev1.Secret, projection certifica
 		size += len(content) - len(secret.Data[file.Key])
 	}
 	if size > maxCertificatesSize {
-		return fmt.Errorf("%w of at most %d kB", errCertificatesTooLarge, maxCertificatesSize>>10)
+		return errCertificatesTooLarge
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}

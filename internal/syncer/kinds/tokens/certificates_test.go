@@ -521,7 +521,7 @@ func TestCertificatesAreBounded(t *testing.T) {
 		}
 		require.LessOrEqual(t, size, 192<<10)
 		require.Greater(t, size, 150<<10)
-		require.Contains(t, s.Told()[0], "the pod's certificates are too large: they may have files of at most 192 kB")
+		require.Contains(t, s.Told()[0], "the pod's certificates are too large: they may have files of 192 kB")
 	})
 	t.Run("that are renewed at once", func(t *testing.T) {
 		t.Parallel()

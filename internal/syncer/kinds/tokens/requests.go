@@ -1,18 +1,10 @@
 package tokens
 
 import (
-	"bytes"
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,97 +33,7 @@ const (
 	// maxInLine is how many RSA keys of a tenant wait to be computed at once, and lineLength how many of all tenants: one is
 	// computed at a time, and may take seconds.
 	maxInLine, lineLength = 2, 256
-	// maxChainSize is the size in bytes of a chain as it is sent; API servers let it have 100 kB.
-	maxChainSize = 64 << 10
 )
-
-var (
-	errCertificatesTooLarge = errors.New("the pod's certificates are too large: they may have files")
-	errChainTooLong         = fmt.Errorf("the chain is too long: it may have %d kB", maxChainSize>>10)
-	errChainInvalid         = errors.New("the chain is not of certificates in PEM alone")
-	errOtherKey             = errors.New("the certificate was issued to another key than that of the request")
-	errEndsSoon             = fmt.Errorf("the certificate ends within %v", minCertificateAge)
-	errKeyType              = errors.New("no such key type is known")
-)
-
-// privateKey is the key of a pod's certificate. It is in no log, no error and no Event.
-type privateKey struct {
-	// text is the key, in PEM, stub the PKCS#10 request that proves who has it, and public its other half.
-	text, stub []byte
-	public     crypto.PublicKey
-}
-
-// isSlow reports whether a key of that type takes long to compute.
-func isSlow(keyType string) bool { return strings.HasPrefix(keyType, "RSA") }
-
-// newKey computes a key as kubelets do.
-func newKey(keyType string) (*privateKey, error) {
-	var signer crypto.Signer
-	var err error
-	switch keyType {
-	case "RSA3072":
-		signer, err = rsa.GenerateKey(rand.Reader, 3072)
-	case "RSA4096":
-		signer, err = rsa.GenerateKey(rand.Reader, 4096)
-	case "ECDSAP256":
-		signer, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case "ECDSAP384":
-		signer, err = ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	case "ECDSAP521":
-		signer, err = ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
-	case "ED25519":
-		_, signer, err = ed25519.GenerateKey(rand.Reader)
-	default:
-		return nil, errKeyType
-	}
-	if err != nil {
-		return nil, fmt.Errorf("computing a key: %w", err)
-	}
-	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, signer)
-	if err != nil {
-		return nil, fmt.Errorf("signing with a new key: %w", err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(signer)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a new key: %w", err)
-	}
-	return &privateKey{text: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), stub: stub, public: signer.Public()}, nil
-}
-
-// chainOf returns the certificates of a chain in PEM, with nothing between them, and when the first of them ends, which is
-// that of the key.
-func chainOf(text string, public crypto.PublicKey, now time.Time) (chain []byte, expires time.Time, err error) {
-	if len(text) > maxChainSize {
-		return nil, time.Time{}, errChainTooLong
-	}
-	var clean bytes.Buffer
-	for rest := []byte(text); ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil || block.Type != typeCertificate {
-			return nil, time.Time{}, errChainInvalid // without the parser's words, which are about what a tenant wrote
-		}
-		if clean.Len() == 0 {
-			if known, comparable := public.(interface {
-				Equal(other crypto.PublicKey) bool
-			}); !comparable || !known.Equal(certificate.PublicKey) {
-				return nil, time.Time{}, errOtherKey
-			}
-			expires = certificate.NotAfter.UTC()
-		}
-		_ = pem.Encode(&clean, &pem.Block{Type: typeCertificate, Bytes: block.Bytes}) // a buffer takes all
-	}
-	switch {
-	case clean.Len() == 0:
-		return nil, time.Time{}, errChainInvalid
-	case expires.Before(now.Add(minCertificateAge)):
-		return nil, time.Time{}, errEndsSoon
-	}
-	return clean.Bytes(), expires, nil
-}
 
 // certificateRequest is a PodCertificateRequest that is not answered, or whose answer the cache does not show yet. But for
 // key, the reconciles of its pod alone change it.
@@ -165,12 +67,11 @@ func (t *Tokens) requests(pair *tokenPair) *certificateRequests {
 	return place.Load()
 }
 
-// of returns the request for a certificate of a pod, nil if there is none. It forgets one that is answered, as the cache
-// shows: that of the name answered; and one that is too old.
-func (r *certificateRequests) of(key engine.Key, certificate, answered string, now time.Time) *certificateRequest {
+// of returns the request for a certificate, nil if there is none. It forgets one that is answered, as the cache shows: that
+// of the name answered; and one that is too old.
+func (r *certificateRequests) of(at requestKey, answered string, now time.Time) *certificateRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := requestKey{key, certificate}
 	request := r.all[at]
 	if request == nil || request.name != "" && request.name == answered || request.isOld(now) {
 		delete(r.all, at)
@@ -181,22 +82,18 @@ func (r *certificateRequests) of(key engine.Key, certificate, answered string, n
 
 func (c *certificateRequest) isOld(now time.Time) bool { return !now.Before(c.began.Add(requestLife)) }
 
-// add adds a request, nil where there is no room for it.
-func (r *certificateRequests) add(key engine.Key, certificate string, now time.Time) *certificateRequest {
+// add adds a request, and returns nil where there is no room for it.
+func (r *certificateRequests) add(at requestKey, now time.Time) *certificateRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.all) >= maxRequests {
-		for at, request := range r.all {
-			if request.isOld(now) {
-				delete(r.all, at)
-			}
-		}
+		maps.DeleteFunc(r.all, func(_ requestKey, request *certificateRequest) bool { return request.isOld(now) })
 	}
 	if len(r.all) >= maxRequests {
 		return nil
 	}
 	request := &certificateRequest{began: now}
-	r.all[requestKey{key, certificate}] = request
+	r.all[at] = request
 	return request
 }
 
@@ -207,45 +104,40 @@ func (r *certificateRequests) has(at requestKey, request *certificateRequest) bo
 	return r.all[at] == request
 }
 
-// drop forgets the request for a certificate.
-func (r *certificateRequests) drop(key engine.Key, certificate string) {
+// drop forgets the request for a certificate, and forget those of a pod.
+func (r *certificateRequests) drop(at requestKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.all, requestKey{key, certificate})
+	delete(r.all, at)
 }
 
-// forget forgets the requests of a pod.
-func (r *certificateRequests) forget(key engine.Key) {
+func (r *certificateRequests) forget(pod engine.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for at := range r.all {
-		if at.Key == key {
-			delete(r.all, at)
-		}
-	}
+	maps.DeleteFunc(r.all, func(at requestKey, _ *certificateRequest) bool { return at.Key == pod })
 }
 
 // begin begins a request for a certificate: its key is there, or stands in line to be computed. Where there is no room it
 // returns nil, and says why.
 func (t *Tokens) begin(pair *tokenPair, name string, projection certificateProjection) (*certificateRequest, string) {
-	requests := t.requests(pair)
+	requests, at := t.requests(pair), requestKey{pair.key, name}
 	if isSlow(projection.KeyType) && requests.inLine.Load() >= maxInLine {
 		return nil, ""
 	}
-	request := requests.add(pair.key, name, t.env.Clock.Now())
+	request := requests.add(at, t.env.Clock.Now())
 	if request == nil {
 		return nil, fmt.Sprintf("they wait for others: %d PodCertificateRequests of the control plane are not answered", maxRequests)
 	}
 	if isSlow(projection.KeyType) {
-		if t.standInLine(requests, requestKey{pair.key, name}, request, projection.KeyType) {
+		if t.standInLine(requests, at, request, projection.KeyType) {
 			return request, ""
 		}
-		requests.drop(pair.key, name)
+		requests.drop(at)
 		return nil, ""
 	}
 	key, err := newKey(projection.KeyType)
 	if err != nil {
-		requests.drop(pair.key, name)
+		requests.drop(at)
 		return nil, fmt.Sprintf("that of signer %s: %v", projection.SignerName, err)
 	}
 	request.key.Store(key)
@@ -295,40 +187,39 @@ func (t *Tokens) ask(
 ) (*certificatesv1.PodCertificateRequest, certificateState) {
 	now, key := t.env.Clock.Now(), asked.key.Load()
 	if key == nil {
-		return nil, certificateState{after: bundlePeriod} // Run enqueues the key
+		return nil, certificateState{after: bundlePeriod} // Run enqueues the pod's key
 	}
-	state := certificateState{after: waitOf(now.Sub(asked.began), requestPeriod)}
-	live := &certificatesv1.PodCertificateRequest{}
+	after := waitOf(now.Sub(asked.began), requestPeriod)
+	waits := func(why string) (*certificatesv1.PodCertificateRequest, certificateState) {
+		return nil, certificateState{after: after, why: why, isSilent: why == ""}
+	}
 	if asked.name == "" {
-		if live, state.why = t.newRequest(pair, projection, key); live == nil {
-			state.isSilent = state.why == ""
-			return nil, state
+		request, why := newRequest(pair, projection, key)
+		if request == nil {
+			return waits(why)
 		}
-		if err := t.env.Done(ctx, kind.Token, "request", pair.tenant.Client.Create(ctx, live)); err != nil {
-			state.why = requestRefused(err)
-			state.isSilent = state.why == ""
-			return nil, state
+		if err := t.env.Done(ctx, kind.Token, "request", pair.tenant.Client.Create(ctx, request)); err != nil {
+			return waits(requestRefused(err))
 		}
-		if len(validation.IsDNS1123Subdomain(live.Name)) > 0 || live.Name == before {
-			state.why = "the control plane makes PodCertificateRequests without names of their own"
-			return nil, state
+		if len(validation.IsDNS1123Subdomain(request.Name)) > 0 || request.Name == before {
+			return waits("the control plane makes PodCertificateRequests without names of their own")
 		}
-		asked.name, asked.made = live.Name, now
+		asked.name, asked.made = request.Name, now
 		return nil, certificateState{after: requestPeriod}
 	}
+	live := &certificatesv1.PodCertificateRequest{}
 	err := pair.tenant.Client.Get(ctx, types.NamespacedName{Namespace: pair.pod.Namespace, Name: asked.name}, live)
 	switch {
 	case apierrors.IsNotFound(err):
-		state.why = fmt.Sprintf("PodCertificateRequest %s was deleted: another one is made %v after it", asked.name, requestLife)
-		return nil, state
+		return waits(fmt.Sprintf("PodCertificateRequest %s was deleted: another one is made %v after it", asked.name, requestLife))
 	case err != nil:
-		state.why = requestRefused(err)
-		state.isSilent = state.why == ""
-		return nil, state
-	case now.Sub(asked.made) >= signerPeriod:
-		state.why = fmt.Sprintf("PodCertificateRequest %s is not answered: is there a signer %s?", asked.name, projection.SignerName)
+		return waits(requestRefused(err))
 	}
 	live.Name = asked.name // whatever the answer says
+	state := certificateState{after: after}
+	if now.Sub(asked.made) >= signerPeriod {
+		state.why = fmt.Sprintf("PodCertificateRequest %s is not answered: is there a signer %s?", asked.name, projection.SignerName)
+	}
 	return live, state
 }
 
@@ -339,7 +230,7 @@ func waitOf(age, least time.Duration) time.Duration {
 
 // newRequest returns a PodCertificateRequest as a kubelet of the pod's node makes it; nil where it cannot be made, and why,
 // "" if the caches do not say.
-func (t *Tokens) newRequest(pair *tokenPair, projection certificateProjection, key *privateKey) (*certificatesv1.PodCertificateRequest, string) {
+func newRequest(pair *tokenPair, projection certificateProjection, key *privateKey) (*certificatesv1.PodCertificateRequest, string) {
 	pod, cache := pair.tenantPod, pair.tenant.Cache
 	account, hasAccount, isSynced := kind.Get[*corev1.ServiceAccount](cache, kind.ServiceAccount, pod.Namespace, pod.Spec.ServiceAccountName)
 	node, hasNode, nodesSynced := kind.Get[*corev1.Node](cache, kind.Node, "", pod.Spec.NodeName)
