@@ -315,6 +315,13 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 			want: "not of certificates in PEM alone",
 		},
 		{
+			name: "a block of another type",
+			chain: func(s *signed, request *certificatesv1.PodCertificateRequest) string {
+				return ours(s, request, time.Hour) + strings.ReplaceAll(ours(s, request, time.Hour), "CERTIFICATE", "X509 CRL")
+			},
+			want: "not of certificates in PEM alone",
+		},
+		{
 			name: "of another key", chain: func(s *signed, _ *certificatesv1.PodCertificateRequest) string {
 				return s.certificate(t, other.Public(), time.Hour)
 			},
@@ -580,6 +587,26 @@ func TestCertificatesAreBounded(t *testing.T) {
 		chain := s.sign(t, "req-1", time.Hour)
 		s.reconciled(t)
 		s.holds(t, chain)
+		s.reconciled(t)
+		s.later(36 * time.Minute) // it is to be renewed after half of its life
+		s.reconciled(t)
+		require.Equal(t, 2, s.made)
+		s.sign(t, "req-2", time.Hour)
+		renewed := s.requested(t, "req-2")
+		renewed.Status.CertificateChain += strings.Repeat(s.certificate(t, s.authority.Public(), time.Hour), 10)
+		s.answer(t, renewed, renewed.Status)
+		s.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "tokens", Count: 10, Bytes: resource.MustParse("5k")}}
+		}))
+		records := func() string {
+			return s.SuperCache[kind.Token][0].GetAnnotations()["tenancy.x-k8s.io/issued-certificates"]
+		}
+		before, record := s.data(t), records()
+		s.later(14 * time.Minute) // a token is due
+		s.reconciled(t)
+		require.NotEqual(t, before["token-0-1"], s.data(t)["token-0-1"])
+		s.holds(t, chain)
+		require.Equal(t, record, records())
 	})
 	t.Run("that wait for their signers", func(t *testing.T) {
 		t.Parallel()

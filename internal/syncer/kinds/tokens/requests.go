@@ -121,9 +121,6 @@ func (r *certificateRequests) forget(pod engine.Key) {
 // returns nil, and says why.
 func (t *Tokens) begin(pair *tokenPair, name string, projection certificateProjection) (*certificateRequest, string) {
 	requests, at := t.requests(pair), requestKey{pair.key, name}
-	if isSlow(projection.KeyType) && requests.inLine.Load() >= maxInLine {
-		return nil, ""
-	}
 	request := requests.add(at, t.env.Clock.Now())
 	if request == nil {
 		return nil, fmt.Sprintf("they wait for others: %d PodCertificateRequests of the control plane are not answered", maxRequests)
