@@ -207,7 +207,7 @@ func requestTable(shown *result) string {
 		return ""
 	}
 	var text strings.Builder
-	text.WriteString("\n| requests and reconciles, a pod | until Ready | deletion | all pods together, at rest in 20 s |\n|---|---|---|---|\n")
+	text.WriteString("\n| requests, bytes and reconciles, a pod | until Ready | deletion | all pods together, at rest in 20 s |\n|---|---|---|---|\n")
 	resting := requests{}
 	if shown.rest != nil {
 		resting = shown.rest.requests

@@ -12,8 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// requests counts what API servers have answered, by side and kind of request, "tenant PATCH pods/status", and the
-// reconciles of the syncer, by kind and result: "syncer reconciles pod success".
+// requests counts what API servers have answered, by side and kind of request, "tenant PATCH pods/status", what they were
+// sent and have sent besides, "tenant kB of watch events of pods", and the reconciles of the syncer, by kind and result:
+// "syncer reconciles pod success".
 type requests map[string]float64
 
 // minus returns what was answered since before.
@@ -63,6 +64,12 @@ func (r requests) add(ctx context.Context, side string, client *kubernetes.Clien
 	if err != nil {
 		return fmt.Errorf("parsing the metrics of an API server: %w", err)
 	}
+	r.count(side, families)
+	return nil
+}
+
+// count adds what the metrics of one API server say.
+func (r requests) count(side string, families map[string]*dto.MetricFamily) {
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
 		labels := labelsOf(metric)
 		resource := labels["resource"]
@@ -78,7 +85,20 @@ func (r requests) add(ctx context.Context, side string, client *kubernetes.Clien
 		}
 		r[kind] += metric.GetCounter().GetValue()
 	}
-	return nil
+	for _, metric := range families["apiserver_watch_events_sizes"].GetMetric() {
+		of := "watch events of " + labelsOf(metric)["resource"]
+		r[side+" "+of] += float64(metric.GetHistogram().GetSampleCount())
+		r.addBytes(side, of, metric)
+	}
+	for _, metric := range families["apiserver_request_body_size_bytes"].GetMetric() {
+		labels := labelsOf(metric)
+		r.addBytes(side, "bodies to "+labels["verb"]+" "+labels["resource"], metric)
+	}
+}
+
+// addBytes adds the bytes of a histogram, in thousands.
+func (r requests) addBytes(side, of string, sizes *dto.Metric) {
+	r[side+" kB of "+of] += sizes.GetHistogram().GetSampleSum() / 1000
 }
 
 func labelsOf(metric *dto.Metric) map[string]string {
