@@ -291,35 +291,30 @@ func describe(projection *corev1.ClusterTrustBundleProjection) string {
 	return "ClusterTrustBundle that is selected of signer " + ptr.Deref(projection.SignerName, "")
 }
 
-// keepOthers gives secret, as it is to be, the trust bundles and certificates of the Secret that there is, and reports
-// whether it had others: a limit that these exceed keeps no token from being renewed.
-func keepOthers(pair *tokenPair, secret *corev1.Secret) (changed bool) {
+// keepOthers gives secret, as it is to be, the trust bundles and certificates of the Secret that there is, and the records
+// of these: a limit that others exceed keeps no token from being renewed.
+func keepOthers(pair *tokenPair, secret *corev1.Secret) {
 	had := pair.secret
 	if had == nil {
 		had = &corev1.Secret{}
 	}
-	keep := func(dataKey string) {
-		content, isThere := had.Data[dataKey]
-		wanted, isWanted := secret.Data[dataKey]
-		changed = changed || isThere != isWanted || !bytes.Equal(content, wanted)
-		delete(secret.Data, dataKey)
-		if isThere {
-			secret.Data[dataKey] = content
-		}
-	}
 	for dataKey := range bundleProjections(&pair.tenantPod.Spec) {
-		keep(dataKey)
+		keep(secret.Data, had.Data, dataKey)
 	}
 	for _, certificate := range certificateProjections(&pair.tenantPod.Spec) {
 		for _, file := range certificate.files {
-			keep(file.Key)
+			keep(secret.Data, had.Data, file.Key)
 		}
 	}
-	delete(secret.Annotations, annotationCertificates)
-	if records, isThere := had.Annotations[annotationCertificates]; isThere {
-		secret.Annotations[annotationCertificates] = records
+	keep(secret.Annotations, had.Annotations, annotationCertificates)
+}
+
+// keep gives wanted, as a map is to be, what had has under a key, or nothing.
+func keep[V any](wanted, had map[string]V, key string) {
+	delete(wanted, key)
+	if value, isThere := had[key]; isThere {
+		wanted[key] = value
 	}
-	return changed
 }
 
 // addBundles puts the trust bundles of a pod into secret, the Secret as it is to be, and warns the tenant where they are

@@ -608,6 +608,25 @@ func TestCertificatesAreBounded(t *testing.T) {
 		s.holds(t, chain)
 		require.Equal(t, record, records())
 	})
+	t.Run("whose record a limit has no room for", func(t *testing.T) {
+		t.Parallel()
+		s := newSigned(t, all("ECDSAP256"))
+		s.pod.Spec.Volumes[0].Projected.Sources = append(s.pod.Spec.Volumes[0].Projected.Sources, corev1.VolumeProjection{
+			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: ptr.To[int64](1000)},
+		})
+		s.reconciled(t)
+		before := s.data(t)
+		s.Tenant.Policy = &policy.Ref{}
+		s.Tenant.Policy.Set(kindtest.PolicyWith(t, func(spec *tenancyv1alpha1.TenantPolicySpec) {
+			spec.Limits.Objects = []tenancyv1alpha1.ObjectLimit{{Resource: "tokens", Count: 10, Bytes: resource.MustParse("100")}}
+		}))
+		s.answer(t, s.requested(t, "req-1"), certificatesv1.PodCertificateRequestStatus{
+			Conditions: []metav1.Condition{{Type: "Denied", Status: metav1.ConditionTrue, Message: strings.Repeat("x", 200)}},
+		})
+		s.later(14 * time.Minute)
+		s.reconciled(t)
+		require.NotEqual(t, before, s.data(t), "tokens are renewed")
+	})
 	t.Run("that wait for their signers", func(t *testing.T) {
 		t.Parallel()
 		s := newSigned(t, slices.Repeat([]corev1.PodCertificateProjection{all("ED25519")}, 16)...)

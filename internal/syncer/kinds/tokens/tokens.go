@@ -172,7 +172,8 @@ func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Sec
 		write = func() error { return t.env.Super.Update(ctx, desired) }
 	}
 	if !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
-		if !keepOthers(pair, desired) || equality.Semantic.DeepEqual(pair.secret, desired) || !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
+		keepOthers(pair, desired)
+		if equality.Semantic.DeepEqual(pair.secret, desired) || !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
 			return nil
 		}
 	}
