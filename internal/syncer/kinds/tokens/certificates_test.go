@@ -679,6 +679,23 @@ func TestKeysThatTakeLong(t *testing.T) {
 	s.holds(t, chain)
 }
 
+// TestKeysOfConnectionsThatEnded: a tenant whose connection comes and goes has no more computed than another.
+func TestKeysOfConnectionsThatEnded(t *testing.T) {
+	t.Parallel()
+	s := newSigned(t, all("RSA3072"))
+	tokens := s.Kind(kind.Token)
+	for range 3 {
+		s.restart()
+		_, err := s.reconcileBy(t, tokens)
+		require.NoError(t, err)
+	}
+	runs(t, tokens)
+	require.Equal(t, s.key, <-s.resynced)
+	_, err := s.reconcileBy(t, tokens)
+	require.NoError(t, err)
+	require.Equal(t, 1, s.made, "the first one that is computed is of the connection")
+}
+
 func TestKeysOfPodsThatAreGone(t *testing.T) {
 	t.Parallel()
 	s := newSigned(t, all("RSA4096"))

@@ -126,7 +126,7 @@ func (t *Tokens) begin(pair *tokenPair, name string, projection certificateProje
 		return nil, fmt.Sprintf("they wait for others: %d PodCertificateRequests of the control plane are not answered", maxRequests)
 	}
 	if isSlow(projection.KeyType) {
-		if t.standInLine(requests, at, request, projection.KeyType) {
+		if t.standInLine(pair.tenant, requests, at, request, projection.KeyType) {
 			return request, ""
 		}
 		requests.drop(at)
@@ -141,11 +141,12 @@ func (t *Tokens) begin(pair *tokenPair, name string, projection certificateProje
 	return request, ""
 }
 
-// standInLine lets Run compute the key of a request, and returns false if there are too many.
-func (t *Tokens) standInLine(requests *certificateRequests, at requestKey, request *certificateRequest, keyType string) bool {
+// standInLine lets Run compute the key of a request, and returns false if there are too many. Run leaves out those of pods
+// that are gone, and of connections that have ended: a tenant that comes and goes has as few in line as others.
+func (t *Tokens) standInLine(tenant *kind.Tenant, requests *certificateRequests, at requestKey, request *certificateRequest, keyType string) bool {
 	compute := func() {
 		defer requests.inLine.Add(-1)
-		if !requests.has(at, request) {
+		if t.env.Tenant(at.Tenant) != tenant || !requests.has(at, request) {
 			return
 		}
 		if key, err := newKey(keyType); err == nil {
@@ -167,10 +168,9 @@ func (t *Tokens) standInLine(requests *certificateRequests, at requestKey, reque
 // Run implements engine.Runner: it computes keys that take long, one at a time. Tenants have few in line, so they take
 // turns.
 func (t *Tokens) Run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil { // of two that are ready, select takes any
 		select {
 		case <-ctx.Done():
-			return
 		case compute := <-t.line:
 			compute()
 		}
