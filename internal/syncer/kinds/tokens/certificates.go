@@ -103,15 +103,6 @@ func (i *issuedCertificate) due(projection certificateProjection, data map[strin
 	return i.Refresh
 }
 
-// issuedCertificates returns the records in a Secret's annotation by name, none if it cannot be decoded.
-func issuedCertificates(secret *corev1.Secret) map[string]issuedCertificate {
-	issued := map[string]issuedCertificate{}
-	if err := json.Unmarshal([]byte(secret.Annotations[annotationCertificates]), &issued); err != nil || issued == nil {
-		return map[string]issuedCertificate{}
-	}
-	return issued
-}
-
 // addCertificates puts the certificates of a pod that were issued into secret, the Secret as it is to be, asks for those
 // that are missing or due, and warns the tenant where they are not what the pod wants. Tokens do not wait for them. It
 // returns after what time they are to be looked at again, 0 for never.
@@ -141,13 +132,15 @@ func (t *Tokens) addCertificates(ctx context.Context, pair *tokenPair, secret *c
 	}
 	ctx, cancel := context.WithTimeout(ctx, certificateTimeout)
 	defer cancel()
-	issued, why, isSilent := issuedCertificates(secret), "", false
+	issued, why, isSilent := recordsIn[issuedCertificate](secret, annotationCertificates), "", false
 	for _, name := range slices.Sorted(maps.Keys(projections)) {
 		state := t.addCertificate(ctx, pair, secret, issued, name, projections[name])
 		after = sooner(after, max(state.after, requestPeriod))
 		why, isSilent = cmp.Or(why, state.why), isSilent || state.isSilent
 	}
-	setCertificates(secret, issued)
+	if text, err := json.Marshal(issued); err == nil && len(issued) > 0 { // all times are of four-digit years
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationCertificates, string(text))
+	}
 	switch {
 	case why != "":
 		warn(why)
@@ -155,18 +148,6 @@ func (t *Tokens) addCertificates(ctx context.Context, pair *tokenPair, secret *c
 		t.env.Warnings.Clear(topic)
 	}
 	return after
-}
-
-// setCertificates writes records to the annotation of a Secret.
-func setCertificates(secret *corev1.Secret, issued map[string]issuedCertificate) {
-	text, err := json.Marshal(issued)
-	if err != nil || len(issued) == 0 { // all times are of four-digit years
-		return
-	}
-	if secret.Annotations == nil {
-		secret.Annotations = map[string]string{}
-	}
-	secret.Annotations[annotationCertificates] = string(text)
 }
 
 // sooner returns the smaller of two times to wait, 0 being none.
@@ -272,29 +253,25 @@ func refreshOf(said *metav1.Time, expires, now time.Time, key engine.Key) time.T
 
 // putCertificate puts the files of a certificate into secret, if those of all certificates of the pod fit.
 func putCertificate(pair *tokenPair, secret *corev1.Secret, projection certificateProjection, key, chain []byte) error {
-	files, size := map[string][]byte{}, 0
-	for _, of := range certificateProjections(&pair.tenantPod.Spec) {
-		for _, file := range of.files {
-			size += len(secret.Data[file.Key])
-		}
-	}
+	data, size := map[string][]byte{}, 0
+	maps.Copy(data, secret.Data)
 	for _, file := range projection.files {
-		var content []byte
+		data[file.Key] = nil
 		if file.HasKey {
-			content = append(content, key...)
+			data[file.Key] = slices.Clone(key)
 		}
 		if file.HasChain {
-			content = append(content, chain...)
+			data[file.Key] = append(data[file.Key], chain...)
 		}
-		files[file.Key] = content
-		size += len(content) - len(secret.Data[file.Key])
+	}
+	for _, of := range certificateProjections(&pair.tenantPod.Spec) {
+		for _, file := range of.files {
+			size += len(data[file.Key])
+		}
 	}
 	if size > maxCertificatesSize {
 		return errCertificatesTooLarge
 	}
-	if secret.Data == nil {
-		secret.Data = map[string][]byte{}
-	}
-	maps.Copy(secret.Data, files)
+	secret.Data = data
 	return nil
 }

@@ -107,7 +107,7 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 	if pair.secret != nil {
 		desired = pair.secret.DeepCopy()
 	}
-	issued := issuedTokens(desired)
+	issued := recordsIn[issuedToken](desired, annotationTokens)
 	if count := len(tokenProjections(&pair.tenantPod.Spec)); count > maxTokens {
 		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedToken, fmt.Sprintf("The pod projects %d tokens: at most %d are issued", count, maxTokens))
 		return 0, nil // volumes of a pod are immutable
