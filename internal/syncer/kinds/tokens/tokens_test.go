@@ -171,10 +171,12 @@ func TestTokens(t *testing.T) {
 	delete(known.Data, "token-1-0")
 	i.SuperCache[kind.Token][0] = known
 	require.Equal(t, []string{vault}, at(24*time.Hour))
-	known = i.SuperCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
-	known.Annotations["tenancy.x-k8s.io/issued-tokens"] = "{"
-	i.SuperCache[kind.Token][0] = known
-	require.Equal(t, []string{api, vault}, at(24*time.Hour))
+	for _, records := range []string{"{", "null"} {
+		known = i.SuperCache[kind.Token][0].DeepCopyObject().(*corev1.Secret)
+		known.Annotations["tenancy.x-k8s.io/issued-tokens"] = records
+		i.SuperCache[kind.Token][0] = known
+		require.Equal(t, []string{api, vault}, at(24*time.Hour), records)
+	}
 	require.Empty(t, i.Events.Events)
 }
 
