@@ -21,9 +21,10 @@ GO  ?= go
 BIN := $(CURDIR)/bin
 GOBUILD := hack/gobuild.sh
 
-# Kubernetes' libraries demand a semantic version: the tag, or v0.0.0 with the commit where no tag is near.
+# The tag, or v0.0.0 with the commit where no tag is near. Kubernetes' libraries demand a semantic version, and take it
+# for one of Kubernetes: v0.1.0 would turn features off that came later. As v0.0.0 they take what they are.
 VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0+$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
-LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
+LDFLAGS := -X github.com/superpool/superpool/internal/version.version=$(VERSION) -X k8s.io/component-base/version.gitVersion=v0.0.0+$(subst +,.,$(VERSION))
 COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
@@ -109,6 +110,15 @@ bin/controlplane: | bin
 bin/nftpolicy: | bin
 	@$(GOBUILD) "nftpolicy" $(GO) build -v -ldflags '-s -w' -o bin/ ./test/nftpolicy/cmd/nftpolicy
 
+# Where VERSION is not given it is the tag of the commit, or the last one with the number of commits since.
+.PHONY: release
+release: bin/release ## Build images, manifests with their digests, kubectl-vc and SBOMs into _output/release: VERSION=v0.1.0 REGISTRY=registry.example.com/superpool PUSH=1 FORCE=1.
+	@bin/release -version '$(VERSION)' -registry '$(REGISTRY)' $(if $(PUSH),-push) $(if $(FORCE),-force)
+
+.PHONY: bin/release
+bin/release: | bin
+	@cd hack/release && ../gobuild.sh "release" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/" .
+
 .PHONY: tools
 tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.
 
@@ -168,7 +178,7 @@ test-unit: ## Run the tests without API servers, those of packages with goroutin
 	@code=0; $(if $(UNIT_RACE),CGO_ENABLED=1 $(GO) test -race -timeout 10m $$TEST_ARGS $(UNIT_RACE) || code=1;) \
 	  $(if $(UNIT_PLAIN),$(GO) test -timeout 5m $$TEST_ARGS $(UNIT_PLAIN) || code=1;) \
   $(if $(RUN),,$(if $(filter %/internal/syncer/kinds,$(UNIT_RACE)),$(GO) test -run '^Test(ObjectsOfAnyKind|WhatAKeyHolds)$$' $(TEST_JSON) ./internal/syncer/kinds || code=1;)) \
-	  $(if $(filter $(UNIT_PLAIN),github.com/superpool/superpool/hack/gate),$(GO) -C hack/realnodes test $$TEST_ARGS ./... || code=1;) \
+	  $(if $(filter $(UNIT_PLAIN),github.com/superpool/superpool/hack/gate),for module in realnodes release; do $(GO) -C "hack/$$module" test -timeout 5m $$TEST_ARGS ./... || code=1; done;) \
 	  exit $$code
 
 # The run's length, and its first seed: another one each time. A failure prints how to run its seed again.

@@ -28,6 +28,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/version"
 )
 
 // resource is how kubectl names VirtualClusters.
@@ -52,8 +53,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
 	ctrl.SetLogger(logr.Discard())
 	command := &cobra.Command{
-		Use:   "kubectl-vc",
-		Short: "Make, use and change the tenants of a pool, and look after its super clusters",
+		Use:     "kubectl-vc",
+		Version: version.String(),
+		Short:   "Make, use and change the tenants of a pool, and look after its super clusters",
 		Long: `kubectl vc makes, uses and changes the tenants of a pool: VirtualClusters of the meta cluster, which your kubeconfig reaches. It shows
 how full super clusters are, and empties them. What kubectl does is not here: kubectl get, edit, logs.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vc"},
@@ -63,7 +65,8 @@ how full super clusters are, and empties them. What kubectl does is not here: ku
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.CompletionOptions.HiddenDefaultCmd = true // its scripts complete kubectl-vc, and not kubectl vc
+	command.CompletionOptions.HiddenDefaultCmd = true           // its scripts complete kubectl-vc, and not kubectl vc
+	command.Flags().Bool("version", false, "print the version") // without -v, which is another flag of kubectl
 	c.flags.AddFlags(command.PersistentFlags())
 	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others

@@ -40,6 +40,7 @@ import (
 	"github.com/superpool/superpool/internal/provision"
 	"github.com/superpool/superpool/internal/provision/stores"
 	"github.com/superpool/superpool/internal/skew"
+	"github.com/superpool/superpool/internal/version"
 )
 
 // maxPrefixes bounds the ranges of a flag: a NetworkPolicy of each tenant has them.
@@ -155,8 +156,9 @@ func parsePrefixes(flag string, texts []string) (prefixes []netip.Prefix, err er
 func NewCommand() *cobra.Command {
 	options := NewOptions()
 	command := &cobra.Command{
-		Use:   "vc-manager",
-		Short: "Makes the control planes of tenants",
+		Use:     "vc-manager",
+		Version: version.String(),
+		Short:   "Makes the control planes of tenants",
 		Long: `vc-manager makes the control plane of each VirtualCluster that names a ClusterVersion: etcd, kube-apiserver and kube-controller-manager,
 as pods in the tenant's root namespace of the meta cluster. It renews their certificates and upgrades them.
 
