@@ -91,16 +91,7 @@ func (p *Pods) readFacts(ctx context.Context, pair *podPair, waited time.Duratio
 
 // perform executes a step. It is the only place from where this kind writes.
 func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
-	deletesSuper := step == StepDeleteSuper || step == StepDeleteSuperAndUp
-	if !deletesSuper {
-		momentsOf(p.env).endings.Delete(pair.key)
-	}
-	if !deletesSuper && step != StepRemoveTenant {
-		endsOf(p.env).awaited.Delete(pair.key)
-	}
-	if step != StepDownAndBind {
-		momentsOf(p.env).bindings.Delete(pair.key)
-	}
+	p.forget(pair.key, step)
 	switch step {
 	case StepNone:
 		return nil
@@ -127,4 +118,18 @@ func (p *Pods) perform(ctx context.Context, step Step, pair *podPair) error {
 		return p.removeUp(ctx, step, pair)
 	}
 	return fmt.Errorf("step %v of pods is not implemented", step)
+}
+
+// forget drops what is remembered of a pod for other steps than this one.
+func (p *Pods) forget(key engine.Key, step Step) {
+	deletesSuper := step == StepDeleteSuper || step == StepDeleteSuperAndUp
+	if !deletesSuper {
+		momentsOf(p.env).endings.Delete(key)
+	}
+	if !deletesSuper && step != StepRemoveTenant {
+		endsOf(p.env).awaited.Delete(key)
+	}
+	if step != StepDownAndBind {
+		momentsOf(p.env).bindings.Delete(key)
+	}
 }
