@@ -62,4 +62,3 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		gauge.Collect(metrics)
 	}
 }
-

@@ -158,7 +158,9 @@ func TestACacheThatCannotBeRead(t *testing.T) {
 	registry, other := prometheus.NewRegistry(), prometheus.NewGauge(prometheus.GaugeOpts{Name: "other"})
 	registry.MustRegister(other)
 	reader := interceptor.NewClient(fakeClient(t), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("not started") },
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("not started")
+		},
 	})
 	require.NoError(t, census.RegisterPool(t.Context(), registry, reader))
 	shows(t, registry, "other{} 0")
