@@ -155,7 +155,7 @@ func TestControlPlanes(t *testing.T) {
 // TestACacheThatCannotBeRead costs no scrape: what else is in the registry is shown.
 func TestACacheThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	registry, other := prometheus.NewRegistry(), prometheus.NewGauge(prometheus.GaugeOpts{Name: "other"})
+	registry, other := prometheus.NewRegistry(), prometheus.NewGauge(prometheus.GaugeOpts{Name: "other", Help: "Another."})
 	registry.MustRegister(other)
 	reader := interceptor.NewClient(fakeClient(t), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
