@@ -21,9 +21,10 @@ GO  ?= go
 BIN := $(CURDIR)/bin
 GOBUILD := hack/gobuild.sh
 
-# Kubernetes' libraries demand a semantic version: the tag, or v0.0.0 with the commit where no tag is near.
+# The tag, or v0.0.0 with the commit where no tag is near. Kubernetes' libraries demand a semantic version, and take it
+# for one of Kubernetes: v0.1.0 would turn features off that came later. As v0.0.0 they take what they are.
 VERSION := $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0+$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
-LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(VERSION)
+LDFLAGS := -X github.com/superpool/superpool/internal/version.version=$(VERSION) -X k8s.io/component-base/version.gitVersion=v0.0.0+$(subst +,.,$(VERSION))
 COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
@@ -46,7 +47,7 @@ UNIT_RACE = $(filter $(addprefix %,$(shell grep -rlE '^[[:space:]]*go |\bsync\.|
 UNIT_PLAIN = $(filter-out $(UNIT_RACE) $(MODULES:%=./%),$(UNIT))
 # Modules of their own with tests, which no pattern of packages finds: all of them with the gate's own tests. They are
 # run each time, because Go's cache of results does not know files outside of a module.
-MODULES = hack/realnodes test/monitoring
+MODULES = hack/realnodes hack/release test/monitoring
 UNIT_MODULES = $(if $(filter $(UNIT_PLAIN),github.com/superpool/superpool/hack/gate),$(MODULES),$(filter $(MODULES),$(UNIT:./%=%)))
 # Tests of a target, by regular expressions over their names: RUN='TestShards|TestLost', or all but SKIP. TEST_FLAGS are
 # those of `go test` besides. Vet has looked at all packages in the gate's build, and need not with each target again.
@@ -113,6 +114,15 @@ bin/controlplane: | bin
 bin/nftpolicy: | bin
 	@$(GOBUILD) "nftpolicy" $(GO) build -v -ldflags '-s -w' -o bin/ ./test/nftpolicy/cmd/nftpolicy
 
+# Where VERSION is not given it is the tag of the commit, or the last one with the number of commits since.
+.PHONY: release
+release: bin/release ## Build images, manifests with their digests, kubectl-vc and SBOMs into _output/release: VERSION=v0.1.0 REGISTRY=registry.example.com/superpool PUSH=1 FORCE=1.
+	@bin/release -version '$(VERSION)' -registry '$(REGISTRY)' $(if $(PUSH),-push) $(if $(FORCE),-force)
+
+.PHONY: bin/release
+bin/release: | bin
+	@cd hack/release && ../gobuild.sh "release" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/" .
+
 .PHONY: tools
 tools: $(addprefix bin/,$(TOOLS)) ## Build the pinned tools into bin/, once.
 
@@ -172,7 +182,7 @@ test-unit: ## Run the tests without API servers, those of packages with goroutin
 	@code=0; $(if $(UNIT_RACE),CGO_ENABLED=1 $(GO) test -race -timeout 10m $$TEST_ARGS $(UNIT_RACE) || code=1;) \
 	  $(if $(UNIT_PLAIN),$(GO) test -timeout 5m $$TEST_ARGS $(UNIT_PLAIN) || code=1;) \
   $(if $(RUN),,$(if $(filter %/internal/syncer/kinds,$(UNIT_RACE)),$(GO) test -run '^Test(ObjectsOfAnyKind|WhatAKeyHolds)$$' $(TEST_JSON) ./internal/syncer/kinds || code=1;)) \
-	  $(foreach module,$(UNIT_MODULES),$(GO) -C $(module) test -count 1 $$TEST_ARGS ./... || code=1;) \
+	  $(foreach module,$(UNIT_MODULES),$(GO) -C $(module) test -count 1 -timeout 10m $$TEST_ARGS ./... || code=1;) \
 	  exit $$code
 
 # The run's length, and its first seed: another one each time. A failure prints how to run its seed again.

@@ -19,7 +19,7 @@ func cliPage(*source) (string, error) {
 
 Put `+"`bin/kubectl-vc` (`make build`)"+` into your PATH: kubectl finds it. It takes the flags of kubectl that reach a cluster, as
 `+"`--context` and `--namespace`"+`, and writes what it waits for to the standard error. Its exit code is 1 where what was wished for is
-refused, or is not there in time. For completion by the shell put a script `+"`kubectl_complete-vc`"+` beside it:
+refused, or is not there in time, and 3 where something does not fit into the pool. For completion by the shell put a script `+"`kubectl_complete-vc`"+` beside it:
 
 `+"```sh\n#!/bin/sh\nexec kubectl vc __complete \"$@\"\n```\n", notice, command.Long)
 	for _, verb := range command.Commands() {

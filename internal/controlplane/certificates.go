@@ -45,6 +45,14 @@ type Certificate struct {
 	Wanted          pki.Certificate
 }
 
+// Validity returns how long the certificates of a tenant are valid: byDefault where it does not say so.
+func Validity(vc *tenancyv1alpha1.VirtualCluster, byDefault time.Duration) time.Duration {
+	if days := vc.Spec.PKIExpireDays; days > 0 {
+		return time.Duration(days) * 24 * time.Hour
+	}
+	return byDefault
+}
+
 // Certificates returns all that authorities of the control plane issue, each valid for so long. All are read again by the
 // programs that show them when they change.
 func (c *ControlPlane) Certificates(validity time.Duration) ([]Certificate, error) {

@@ -73,10 +73,8 @@ func (s *Shared) ID(ctx context.Context) (string, error) {
 	}
 	status, err := s.client.AuthStatus(ctx)
 	switch {
-	case errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrUserNotFound):
-		return "", fmt.Errorf("%w: %w", ErrNotRoot, err)
 	case err != nil:
-		return "", fmt.Errorf("asking etcd for its users: %w", err)
+		return "", fmt.Errorf("asking etcd for its users: %w", notRoot(err))
 	case !status.Enabled:
 		return "", ErrOpen
 	}
@@ -104,13 +102,24 @@ func (s *Shared) identify(ctx context.Context) error {
 	ids = slices.Compact(slices.Sorted(slices.Values(slices.DeleteFunc(ids, func(id uint64) bool { return id == 0 }))))
 	switch len(ids) {
 	case 0:
-		return fmt.Errorf("asking etcd who it is: %w", errors.Join(errors.Join(errs...), s.greet(ctx, endpoints[0])))
+		return fmt.Errorf("asking etcd who it is: %w", errors.Join(notRoot(errors.Join(errs...)), s.greet(ctx, endpoints[0])))
 	case 1:
 		s.id = ids[0]
 		return nil
 	default:
 		return ErrMixed
 	}
+}
+
+// notRoot returns an error as it is, and as ErrNotRoot where it is the answer to somebody who is nobody, or another
+// one. Which question is answered so is not the same in all versions of etcd.
+func notRoot(err error) error {
+	for _, answer := range []error{rpctypes.ErrUserEmpty, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound} {
+		if errors.Is(err, answer) {
+			return fmt.Errorf("%w: %w", ErrNotRoot, err)
+		}
+	}
+	return err
 }
 
 // greet returns why a member that does not answer is not connected to, where that is for a certificate, nil else: a client

@@ -3,6 +3,7 @@ package kubescheduler
 import (
 	"fmt"
 
+	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
@@ -26,12 +27,15 @@ import (
 //
 // OpportunisticBatching is off: none of our plugins signs pods, so that it would decide nothing, and each profile of
 // each tenant would say so in the log.
+//
+// Nobody is warned of that: a command line that tries a scheduler would begin with it.
 func init() {
+	gates := utilfeature.DefaultMutableFeatureGate.(featuregate.MutableFeatureGateWithLogger)
 	for _, feature := range [...]featuregate.Feature{
 		features.SchedulerPopFromBackoffQ, features.NominatedNodeNameForExpectation, features.DRADeviceTaintRules, features.StorageCapacityScoring,
 		features.OpportunisticBatching,
 	} {
-		utilruntime.Must(utilfeature.DefaultMutableFeatureGate.OverrideDefault(feature, false))
+		utilruntime.Must(gates.OverrideDefaultWithLogger(logr.Discard(), feature, false))
 	}
 }
 

@@ -55,6 +55,21 @@ func Trusted(text []byte) ([]byte, error) {
 	return encodeCertificate(certificate.Raw), nil
 }
 
+// maxBundle bounds what Bundle reads, in bytes: each tenant gets a copy.
+const maxBundle = 64 << 10
+
+// Bundle returns the certificates in PEM, and nothing else of it. None, and more than 64 KiB, are an error.
+func Bundle(text []byte) ([]byte, error) {
+	if len(text) > maxBundle {
+		return nil, fmt.Errorf("it has %d bytes, and %d are read", len(text), maxBundle)
+	}
+	certificates, err := certutil.ParseCertsPEM(text)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says all
+	}
+	return certutil.EncodeCertificates(certificates...) //nolint:wrapcheck // as above
+}
+
 // one returns the certificate of a text, which has no other one.
 func one(text []byte) (*x509.Certificate, error) {
 	if len(text) > maxPair {

@@ -11,12 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/objects"
+	"github.com/superpool/superpool/internal/provision/secrets"
 )
 
 const (
@@ -24,8 +25,6 @@ const (
 	// ConfigMap with the authorities of vn-agents' serving certificates. Both are the operator's.
 	clientCAName  = "vn-agent-client-ca"
 	servingCAName = "vn-agent-serving-ca"
-	// maxBundle bounds the authorities of vn-agents, in bytes: a Secret of each tenant holds them.
-	maxBundle = 64 << 10
 )
 
 // poolAuthority is by what tenants and vn-agents know each other, as it was read for one reconcile:
@@ -59,47 +58,35 @@ func (r *Reconciler) poolAuthority(ctx context.Context) poolAuthority {
 		}
 		return poolAuthority{err: fmt.Errorf("getting Secret %s: %w", name, err)}
 	}
-	clients, err := pki.ParseAuthority(pairOf(secret))
+	clients, err := pki.ParseAuthority(secrets.PairOf(secret))
 	if err != nil {
-		return poolAuthority{err: broken("Secret %s holds no authority: %v", name, err)}
+		return poolAuthority{err: objects.Broken("Secret %s holds no authority: %v", name, err)}
 	}
 	name.Name = servingCAName
 	if err := r.Reader.Get(ctx, name, config); err != nil {
 		if apierrors.IsNotFound(err) {
-			return poolAuthority{err: broken("ConfigMap %s is missing, which holds the authority of vn-agents beside Secret %s", name, clientCAName)}
+			return poolAuthority{err: objects.Broken("ConfigMap %s is missing, which holds the authority of vn-agents beside Secret %s", name, clientCAName)}
 		}
 		return poolAuthority{err: fmt.Errorf("getting ConfigMap %s: %w", name, err)}
 	}
-	serving, err := bundle([]byte(config.Data[controlplane.ServingCAKey]))
+	serving, err := pki.Bundle([]byte(config.Data[controlplane.ServingCAKey]))
 	if err != nil {
-		return poolAuthority{err: broken("ConfigMap %s holds no certificate in key %s: %v", name, controlplane.ServingCAKey, err)}
+		return poolAuthority{err: objects.Broken("ConfigMap %s holds no certificate in key %s: %v", name, controlplane.ServingCAKey, err)}
 	}
 	return poolAuthority{clients: clients, serving: serving}
 }
 
-// bundle returns the certificates in PEM, and nothing else of it: each tenant gets a copy.
-func bundle(text []byte) ([]byte, error) {
-	if len(text) > maxBundle {
-		return nil, fmt.Errorf("it has %d bytes, and %d are read", len(text), maxBundle)
-	}
-	certificates, err := certutil.ParseCertsPEM(text)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it says all
-	}
-	return certutil.EncodeCertificates(certificates...) //nolint:wrapcheck // as above
-}
-
 // identity returns by what vn-agents know a tenant: its cluster key.
 func (r *Reconciler) identity(vc *tenancyv1alpha1.VirtualCluster) pki.Certificate {
-	return pki.Certificate{User: vc.Status.ClusterNamespace, Groups: []string{tenancyv1alpha1.OrganisationTenants}, Validity: r.validity(vc)}
+	return pki.Certificate{User: vc.Status.ClusterNamespace, Groups: []string{tenancyv1alpha1.OrganisationTenants}, Validity: controlplane.Validity(vc, r.Validity)}
 }
 
 // identify keeps the Secret with what a tenant's API server shows to vn-agents, and with their authorities, and returns
 // whether there is one. It writes only while the pool's authority is good, and else leaves in s.pool.err what it is
 // instead, nil for one that nobody misses.
-func (s *secrets) identify(ctx context.Context, name string, wanted pki.Certificate, owners ...metav1.OwnerReference) (bool, error) {
-	secret, err := s.get(ctx, name)
-	if foreign := (*brokenError)(nil); errors.As(err, &foreign) && s.pool.isNone() {
+func (s *certificates) identify(ctx context.Context, name string, wanted pki.Certificate, owners ...metav1.OwnerReference) (bool, error) {
+	secret, err := s.Get(ctx, name)
+	if foreign := (*objects.BrokenError)(nil); errors.As(err, &foreign) && s.pool.isNone() {
 		return false, nil // the name is free for anybody
 	}
 	if err != nil {
@@ -107,24 +94,24 @@ func (s *secrets) identify(ctx context.Context, name string, wanted pki.Certific
 	}
 	isThere := secret != nil && len(secret.Data[controlplane.ServingCAKey]) > 0
 	if isThere && s.pool.isNone() {
-		s.pool.err = broken("There is no Secret %s any more, which signs what vn-agents know the tenant by: restore it, or delete Secret %s/%s", clientCAName, s.namespace, name)
+		s.pool.err = objects.Broken("There is no Secret %s any more, which signs what vn-agents know the tenant by: restore it, or delete Secret %s/%s", clientCAName, s.Namespace, name)
 	}
 	if s.pool.clients == nil {
 		return isThere, nil
 	}
 	var pair *pki.Pair
-	if pair, s.pool.err = s.issue(s.pool.clients, name, wanted, secret); pair == nil { // it has ended
+	if pair, s.pool.err = s.Issue(s.pool.clients, name, wanted, secret); pair == nil { // it has ended
 		return isThere, nil
 	}
-	data := dataOf(pair)
+	data := secrets.DataOf(pair)
 	data[controlplane.ServingCAKey] = s.pool.serving
-	return true, s.keep(ctx, name, corev1.SecretTypeTLS, secret, data, owners...)
+	return true, s.Keep(ctx, name, corev1.SecretTypeTLS, secret, data, owners...)
 }
 
 // identifyImported keeps what the API server of a tenant that is imported shows to vn-agents, in a Secret beside its
 // VirtualCluster. again is shortened to when that is due. There is nothing to say where the pool has no vn-agents.
 func (r *Reconciler) identifyImported(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
-	kept := r.secrets(ctx, vc.Namespace)
+	kept := r.keeping(ctx, vc.Namespace)
 	isThere, err := kept.identify(ctx, vc.Name+tenancyv1alpha1.SuffixAgent, r.identity(vc), ownerOf(vc))
 	*again = kept.until(*again)
 	if isThere || err != nil || kept.pool.err != nil {

@@ -27,6 +27,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/secrets"
 )
 
 // operator is who gives and takes what vn-agents and tenants know each other by.
@@ -65,33 +66,7 @@ func (o *operator) sign() {
 	o.clients = mustAuthority(o.t)
 	pair, err := o.clients.Pair()
 	require.NoError(o.t, err)
-	o.authority.Data = dataOf(pair)
-}
-
-func (b *bed) create(objects ...client.Object) {
-	b.t.Helper()
-	for _, object := range objects {
-		object.SetResourceVersion("")
-		require.NoError(b.t, b.reconciler.Client.Create(b.t.Context(), object))
-	}
-}
-
-func (b *bed) update(object client.Object) {
-	b.t.Helper()
-	require.NoError(b.t, b.reconciler.Client.Update(b.t.Context(), object))
-}
-
-func (b *bed) delete(object client.Object) {
-	b.t.Helper()
-	require.NoError(b.t, b.reconciler.Client.Delete(b.t.Context(), object))
-}
-
-// has reports whether there is a Secret.
-func (b *bed) has(namespace, name string) bool {
-	b.t.Helper()
-	err := b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Secret{})
-	require.NoError(b.t, client.IgnoreNotFound(err))
-	return err == nil
+	o.authority.Data = secrets.DataOf(pair)
 }
 
 // leaf returns the certificate in a Secret.
@@ -276,7 +251,7 @@ func TestAPoolWithoutAuthority(t *testing.T) {
 		"another's key":             {change: func(o *operator) { key := o.authority.Data["tls.key"]; o.sign(); o.authority.Data["tls.key"] = key }, want: "False: Secret vc-manager/vn-agent-client-ca holds no authority"},
 		"too many certificates":     {change: func(o *operator) { o.serving.Data["ca.crt"] = strings.Repeat(o.serving.Data["ca.crt"], 200) }, want: "holds no certificate in key ca.crt: it has "},
 		"no certificate":            {change: func(o *operator) { o.serving.Data = nil }, want: "False: ConfigMap vc-manager/vn-agent-serving-ca holds no certificate in key ca.crt"},
-		"an authority that ended":   {change: func(o *operator) { o.authority.Data = dataOf(ended(o.t)) }, want: "False: Certificate kubelet-client, issued just now, is none"},
+		"an authority that ended":   {change: func(o *operator) { o.authority.Data = secrets.DataOf(ended(o.t)) }, want: "False: Certificate kubelet-client, issued just now, is none"},
 		"it may not be read":        {fails: apierrors.NewForbidden(corev1.Resource("secrets"), "vn-agent-client-ca", nil), want: "False: getting Secret vc-manager/vn-agent-client-ca: "},
 		"it cannot be read":         {fails: apierrors.NewInternalError(context.DeadlineExceeded), want: "Unknown: getting Secret vc-manager/vn-agent-client-ca: "},
 		"it cannot be read in time": {fails: context.DeadlineExceeded, want: "Unknown: getting Secret vc-manager/vn-agent-client-ca: "},

@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,12 +10,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+)
+
+const (
+	// retryPeriod is after how long a backup that failed is made again, hangTime how much longer than it may take one
+	// runs that has failed, and freshTime how old that is with which an upgrade begins.
+	retryPeriod = 10 * time.Minute
+	hangTime    = 10 * time.Minute
+	freshTime   = time.Hour
+	// maxRestores is how many Jobs try to restore a backup.
+	maxRestores = 3
 )
 
 // jobs returns the Jobs of a component, the oldest first.
@@ -37,18 +45,6 @@ func (b *bed) ends(component string, became batchv1.JobConditionType) *batchv1.J
 	job.Status.Conditions = []batchv1.JobCondition{{Type: became, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(b.clock.Now())}}
 	require.NoError(b.t, b.reconciler.Client.Status().Update(b.t.Context(), job))
 	return job
-}
-
-// later lets time pass.
-func (b *bed) later(by time.Duration) { b.clock.SetTime(b.clock.Now().Add(by)) }
-
-// wish changes the VirtualCluster.
-func (b *bed) wish(change func(*tenancyv1alpha1.VirtualClusterSpec)) {
-	b.t.Helper()
-	vc := b.vc()
-	change(&vc.Spec)
-	vc.Generation++
-	require.NoError(b.t, b.reconciler.Client.Update(b.t.Context(), vc))
 }
 
 // newBackupBed returns a bed with a control plane that is whole and to have backups.
@@ -124,27 +120,6 @@ func TestBackupsOnASchedule(t *testing.T) {
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Backup = nil })
 	b.reconcile()
 	require.Nil(t, b.backedUp())
-}
-
-// TestBackupsAreSpread: tenants of one schedule do not begin at once, and none earlier than it says.
-func TestBackupsAreSpread(t *testing.T) {
-	t.Parallel()
-	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{})
-	of := &backups{Reconciler: b.reconciler, plane: &controlplane.ControlPlane{Version: &tenancyv1alpha1.ClusterVersion{}}}
-	of.plane.Version.Spec.Backup = &tenancyv1alpha1.BackupTemplate{Schedule: "0 3 * * *"}
-	at := time.Date(2026, 11, 28, 3, 5, 0, 0, time.UTC)
-	of.made = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at)}}}
-	distinct := map[time.Time]bool{}
-	for i := range 100 {
-		of.plane.Tenant = &tenancyv1alpha1.VirtualCluster{}
-		of.plane.Tenant.UID = types.UID(fmt.Sprint(i))
-		due, err := of.due()
-		require.NoError(t, err)
-		require.False(t, due.Before(time.Date(2026, 11, 29, 3, 0, 0, 0, time.UTC)), due)
-		require.True(t, due.Before(time.Date(2026, 11, 29, 5, 24, 0, 0, time.UTC)), due)
-		distinct[due] = true
-	}
-	require.Greater(t, len(distinct), 80)
 }
 
 // TestAnUpgradeBeginsWithABackup: of what there is just before it, whatever was made by the clock, and it waits for it.

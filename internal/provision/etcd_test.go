@@ -1,8 +1,6 @@
 package provision
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -21,66 +19,6 @@ import (
 	"github.com/superpool/superpool/internal/etcd"
 )
 
-// fakeEtcd is the store of a bed.
-type fakeEtcd struct {
-	list []etcd.Member
-	// addresses are those of pods: members that have none of them have no name.
-	addresses map[string]etcd.Address
-	// behind is whether members that are added have not caught up.
-	behind bool
-}
-
-func (f *fakeEtcd) Members(context.Context) ([]etcd.Member, error) {
-	if len(f.list) == 0 {
-		return nil, errors.New("it does not answer")
-	}
-	list := slices.Clone(f.list)
-	for i := range list {
-		if _, isPod := f.addresses[list[i].Name]; !isPod {
-			list[i].Name = ""
-		}
-	}
-	return list, nil
-}
-
-func (f *fakeEtcd) Add(_ context.Context, peerURL string) error {
-	name, _, _ := strings.Cut(strings.TrimPrefix(peerURL, "https://"), ".")
-	f.list = append(f.list, etcd.Member{Name: name, ID: uint64(len(f.list) + 1), Learner: true, Sick: "it has not joined"}) //nolint:gosec // a handful
-	return nil
-}
-
-func (f *fakeEtcd) Promote(_ context.Context, id uint64) error {
-	for i := range f.list {
-		if f.list[i].ID == id && !f.behind {
-			f.list[i].Learner = false
-		}
-	}
-	return nil
-}
-
-func (f *fakeEtcd) Remove(_ context.Context, id uint64) error {
-	f.list = slices.DeleteFunc(f.list, func(member etcd.Member) bool { return member.ID == id })
-	return nil
-}
-
-func (f *fakeEtcd) Defragment(_ context.Context, name string) error {
-	for i := range f.list {
-		if f.list[i].Name == name {
-			f.list[i].Size = f.list[i].InUse
-		}
-	}
-	return nil
-}
-
-func (f *fakeEtcd) Disarm(context.Context) error {
-	for i := range f.list {
-		f.list[i].Full = false
-	}
-	return nil
-}
-
-func (*fakeEtcd) Close() {}
-
 // pod makes a pod of etcd that is ready, and its member whole.
 func (b *bed) pod(ordinal int32, revision string) {
 	b.t.Helper()
@@ -94,12 +32,12 @@ func (b *bed) pod(ordinal int32, revision string) {
 		return
 	}
 	require.NoError(b.t, err)
-	at := slices.IndexFunc(b.store.list, func(member etcd.Member) bool { return member.Name == name })
+	at := slices.IndexFunc(b.store.List, func(member etcd.Member) bool { return member.Name == name })
 	if at < 0 {
-		b.store.list = append(b.store.list, etcd.Member{Name: name, ID: uint64(ordinal) + 1, Joined: true, Leader: ordinal == 0}) //nolint:gosec // a handful
+		b.store.List = append(b.store.List, etcd.Member{Name: name, ID: uint64(ordinal) + 1, Joined: true, Leader: ordinal == 0}) //nolint:gosec // a handful
 		return
 	}
-	b.store.list[at].Sick, b.store.list[at].Joined = "", true
+	b.store.List[at].Sick, b.store.List[at].Joined = "", true
 }
 
 // pods returns the pods of etcd, each with its revision.
@@ -141,9 +79,9 @@ func TestMembers(t *testing.T) {
 	require.Equal(t, "existing "+peer("0"), told())
 	require.Equal(t, 1, strings.Count(told(), "=https"))
 	for want := range 2 {
-		b.store.behind = true
+		b.store.Behind = true
 		b.reconcile() // adds a member
-		require.Len(t, b.store.list, 2+want)
+		require.Len(t, b.store.List, 2+want)
 		b.reconcile() // makes its pod
 		b.reconcile() // waits for the controller of StatefulSets
 		before := b.writes
@@ -151,10 +89,10 @@ func TestMembers(t *testing.T) {
 		require.Equal(t, before, b.writes, "its pod is not there")
 		b.ready("etcd")
 		b.reconcile()
-		require.True(t, b.store.list[1+want].Learner)
-		b.store.behind = false
+		require.True(t, b.store.List[1+want].Learner)
+		b.store.Behind = false
 		b.reconcile()
-		require.False(t, b.store.list[1+want].Learner)
+		require.False(t, b.store.List[1+want].Learner)
 		missing, _ := b.conditions()
 		require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Progressing"}, missing)
 	}
@@ -215,26 +153,26 @@ func TestALostVolume(t *testing.T) {
 	require.Equal(t, "data-etcd-0=a,data-etcd-1=b,data-etcd-2=c", claims)
 	require.Equal(t, []string{"joined-etcd-0", "joined-etcd-1", "joined-etcd-2"}, called)
 
-	b.store.list[1].Sick = "it does not answer"
+	b.store.List[1].Sick = "it does not answer"
 	b.reconcile()
-	require.Len(t, b.store.list, 3, "its claim is that which it had")
+	require.Len(t, b.store.List, 3, "its claim is that which it had")
 	b.delete(claim(1, ""))
 	b.reconcile()
-	require.Len(t, b.store.list, 3, "there is none yet")
+	require.Len(t, b.store.List, 3, "there is none yet")
 	b.create(claim(1, "d"))
 	b.reconcile()
-	require.Len(t, b.store.list, 3, "it starts, and may find its data")
+	require.Len(t, b.store.List, 3, "it starts, and may find its data")
 	b.runs(1, false)
-	b.store.list[2].Sick = "it follows no leader"
+	b.store.List[2].Sick = "it follows no leader"
 	b.reconcile()
-	require.Len(t, b.store.list, 3, "another one is sick")
-	b.store.list[2].Sick = ""
+	require.Len(t, b.store.List, 3, "another one is sick")
+	b.store.List[2].Sick = ""
 	refuse := func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 1 }
 	b.change(refuse)
 	b.reconcile()
-	require.Len(t, b.store.list, 2, "whatever is refused")
+	require.Len(t, b.store.List, 2, "whatever is refused")
 	b.reconcile()
-	require.Len(t, b.store.list, 3)
+	require.Len(t, b.store.List, 3)
 	missing, _ := b.conditions()
 	require.Equal(t, map[string]string{"EtcdReady": "Progressing", "UpToDate": "Invalid"}, missing)
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
@@ -242,8 +180,8 @@ func TestALostVolume(t *testing.T) {
 	claims, called = told()
 	require.Equal(t, "data-etcd-0=a,data-etcd-2=c", claims)
 	require.Equal(t, []string{"joined-etcd-0", "etcd-1", "joined-etcd-2"}, called)
-	at := slices.IndexFunc(b.store.list, func(member etcd.Member) bool { return member.Name == "etcd-1" })
-	b.store.list[at].Sick, b.store.list[at].Joined = "", true
+	at := slices.IndexFunc(b.store.List, func(member etcd.Member) bool { return member.Name == "etcd-1" })
+	b.store.List[at].Sick, b.store.List[at].Joined = "", true
 	b.runs(1, true)
 	for range 3 {
 		b.reconcile()
@@ -251,7 +189,7 @@ func TestALostVolume(t *testing.T) {
 	claims, called = told()
 	require.Equal(t, "data-etcd-0=a,data-etcd-1=d,data-etcd-2=c", claims)
 	require.Equal(t, []string{"joined-etcd-0", "joined-etcd-1", "joined-etcd-2"}, called)
-	require.False(t, b.store.list[at].Learner)
+	require.False(t, b.store.List[at].Learner)
 	missing, _ = b.conditions()
 	require.Empty(t, missing)
 
@@ -265,7 +203,7 @@ func TestALostVolume(t *testing.T) {
 	b.reconcile()
 	claims, _ = told()
 	require.Equal(t, "data-etcd-0=e,data-etcd-1=d,data-etcd-2=c", claims, "it is whole with another one: somebody has restored it")
-	require.Len(t, b.store.list, 3)
+	require.Len(t, b.store.List, 3)
 }
 
 // runs says whether a pod is ready, or its program ends again and again.
@@ -291,7 +229,7 @@ func TestClaimsThatWereNotKnown(t *testing.T) {
 	b.whole()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: "data-etcd-0", UID: "a"}}
 	b.create(claim)
-	b.store.list[0].Sick = "it follows no leader"
+	b.store.List[0].Sick = "it follows no leader"
 	b.reconcile()
 	_, told := b.stored()
 	require.Equal(t, "data-etcd-0=a", told.Data["claims"])
@@ -300,7 +238,7 @@ func TestClaimsThatWereNotKnown(t *testing.T) {
 	b.create(claim)
 	b.runs(0, false)
 	b.reconcile()
-	require.Len(t, b.store.list, 1, "it is the only one")
+	require.Len(t, b.store.List, 1, "it is the only one")
 	_, told = b.stored()
 	require.Equal(t, "data-etcd-0=a", told.Data["claims"])
 }
@@ -326,23 +264,23 @@ func TestAFullStore(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
 	b.whole()
-	b.store.list[0].Size, b.store.list[0].InUse, b.store.list[0].Quota, b.store.list[0].Full = 100, 95, 100, true
+	b.store.List[0].Size, b.store.List[0].InUse, b.store.List[0].Quota, b.store.List[0].Full = 100, 95, 100, true
 	b.reconcile()
 	missing, _ := b.conditions()
 	require.Equal(t, map[string]string{"EtcdReady": "StoreFull"}, missing)
 	writes := b.writes
 	require.Equal(t, mendingPeriod, b.reconcile().RequeueAfter)
 	require.Equal(t, writes, b.writes)
-	b.store.list[0].InUse = 20
-	b.reconciler.defragmenting <- struct{}{}
+	b.store.List[0].InUse = 20
+	free := b.busy()
 	b.reconcile()
-	require.EqualValues(t, 100, b.store.list[0].Size, "others are defragmented")
-	<-b.reconciler.defragmenting
+	require.EqualValues(t, 100, b.store.List[0].Size, "others are defragmented")
+	free()
 	b.reconcile()
-	require.EqualValues(t, 20, b.store.list[0].Size)
-	require.True(t, b.store.list[0].Full)
+	require.EqualValues(t, 20, b.store.List[0].Size)
+	require.True(t, b.store.List[0].Full)
 	b.reconcile()
-	require.False(t, b.store.list[0].Full)
+	require.False(t, b.store.List[0].Full)
 	b.reconcile()
 	missing, _ = b.conditions()
 	require.Empty(t, missing)
@@ -360,15 +298,15 @@ func TestAFullDisk(t *testing.T) {
 		ExitCode: 1, Message: `{"level":"fatal","msg":"failed to commit tx","error":"write /var/lib/etcd/data/member/snap/db: no space left on device"}`,
 	}
 	require.NoError(t, b.reconciler.Client.Status().Update(t.Context(), pod))
-	list := b.store.list
-	b.store.list = nil
+	list := b.store.List
+	b.store.List = nil
 	b.reconcile()
 	missing, _ := b.conditions()
 	require.Equal(t, map[string]string{"EtcdReady": "DiskFull", "UpToDate": "DiskFull"}, missing)
 	vc := &tenancyv1alpha1.VirtualCluster{}
 	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "acme"}, vc))
 	require.Contains(t, meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionEtcdReady).Message, "claim data-etcd-0")
-	b.store.list = list
+	b.store.List = list
 	b.runs(0, true)
 	b.reconcile()
 	missing, _ = b.conditions()
@@ -403,14 +341,14 @@ func TestARefusedVersionAddsNoMember(t *testing.T) {
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) {
 		version.KubernetesVersion, version.Etcd.Replicas = "v1.41.0", 3
 	})
-	list := b.store.list
-	b.store.list = nil // it does not answer
+	list := b.store.List
+	b.store.List = nil // it does not answer
 	b.reconcile()
 	_, told = b.stored()
 	require.EqualValues(t, 1, controlplane.MembersOf(told))
-	b.store.list = list
+	b.store.List = list
 	b.reconcile()
-	require.Len(t, b.store.list, 1)
+	require.Len(t, b.store.List, 1)
 }
 
 // TestStrangeMembers: who joins a store by himself gets no pod, and nobody is told to join him.
@@ -419,14 +357,14 @@ func TestStrangeMembers(t *testing.T) {
 	b := newBed(t, nil)
 	b.whole()
 	b.change(func(version *tenancyv1alpha1.ClusterVersionSpec) { version.Etcd.Replicas = 3 })
-	b.store.list = append(b.store.list, etcd.Member{ID: 7, Sick: "it is no pod's"})
+	b.store.List = append(b.store.List, etcd.Member{ID: 7, Sick: "it is no pod's"})
 	for range 3 {
 		b.reconcile()
 	}
 	set, told := b.stored()
 	require.EqualValues(t, 1, *set.Spec.Replicas)
 	require.Equal(t, "joined-etcd-0=https://etcd-0.etcd."+root+".svc:2380", told.Data["initial-cluster"])
-	require.Len(t, b.store.list, 2)
+	require.Len(t, b.store.List, 2)
 }
 
 // stored returns the StatefulSet and the ConfigMap of the store.
@@ -445,7 +383,7 @@ func TestAStoreThatLosesItsRecord(t *testing.T) {
 	b := newBed(t, nil)
 	b.whole()
 	set, told := b.stored()
-	b.store.list = []etcd.Member{{Name: "etcd-0", ID: 1, Leader: true}, {Name: "etcd-1", ID: 2}, {Name: "etcd-2", ID: 3}}
+	b.store.List = []etcd.Member{{Name: "etcd-0", ID: 1, Leader: true}, {Name: "etcd-1", ID: 2}, {Name: "etcd-2", ID: 3}}
 	three := int32(3)
 	set.Spec.Replicas, told.Data = &three, nil
 	require.NoError(t, b.reconciler.Client.Update(t.Context(), set))
@@ -480,7 +418,7 @@ func TestAnAdditionThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
 	b.whole()
-	b.store.list = append(b.store.list, etcd.Member{Name: "etcd-1", ID: 2, Learner: true, Sick: "it has not joined"})
+	b.store.List = append(b.store.List, etcd.Member{Name: "etcd-1", ID: 2, Learner: true, Sick: "it has not joined"})
 	b.reconcile()
 	set, told := b.stored()
 	require.EqualValues(t, 2, *set.Spec.Replicas)

@@ -25,6 +25,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/provision/objects"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/tenantclient"
 )
@@ -33,7 +34,7 @@ const (
 	// tenantTimeout is how long DNS and a tenant's API server may take in one reconcile.
 	tenantTimeout = 5 * time.Second
 	// concurrentExposed is how many reconciles ask them at a time: the others go on with what no tenant delays.
-	concurrentExposed = concurrentTenants / 2
+	concurrentExposed = ConcurrentTenants / 2
 )
 
 // DialTenant connects to a tenant's API server, whose answers are bounded, as nobody knows what it runs. done closes its
@@ -79,8 +80,8 @@ func (r *Reconciler) locate(ctx context.Context, plane *controlplane.ControlPlan
 	plane.Service = service
 	at, _ := plane.Endpoint()
 	if at.URL() == "" {
-		own := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace}
-		secret, err := own.get(ctx, tenancyv1alpha1.SecretAdminKubeconfig)
+		own := r.keeper(plane.Namespace)
+		secret, err := own.Get(ctx, tenancyv1alpha1.SecretAdminKubeconfig)
 		if err != nil || secret == nil {
 			return client.IgnoreNotFound(err) //nolint:wrapcheck // it says what it did
 		}
@@ -192,26 +193,26 @@ func (r *Reconciler) resolve(ctx context.Context, plane *controlplane.ControlPla
 
 // tenantConfig is that of an administrator of the tenant's API servers, which are reached inside of the meta cluster.
 func (r *Reconciler) tenantConfig(ctx context.Context, plane *controlplane.ControlPlane) (*rest.Config, error) {
-	own := &secrets{client: r.Client, reader: r.Reader, namespace: plane.Namespace}
+	own := r.keeper(plane.Namespace)
 	config := &rest.Config{Host: plane.URL(), UserAgent: controlplane.ManagedBy}
-	secret, err := own.get(ctx, tenancyv1alpha1.SecretAdminKubeconfig)
+	secret, err := own.Get(ctx, tenancyv1alpha1.SecretAdminKubeconfig)
 	switch {
 	case err != nil:
 		return nil, err
 	case secret == nil:
-		return nil, broken("Secret %s/%s is gone", plane.Namespace, tenancyv1alpha1.SecretAdminKubeconfig)
+		return nil, objects.Broken("Secret %s/%s is gone", plane.Namespace, tenancyv1alpha1.SecretAdminKubeconfig)
 	}
 	config.CAData = []byte(plane.Trusted[controlplane.CA])
 	config.CertData, config.KeyData = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
 	if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
-		return nil, broken("Secret %s/%s holds no certificate: %v", plane.Namespace, tenancyv1alpha1.SecretAdminKubeconfig, err)
+		return nil, objects.Broken("Secret %s/%s holds no certificate: %v", plane.Namespace, tenancyv1alpha1.SecretAdminKubeconfig, err)
 	}
 	return config, nil
 }
 
 // apply applies the endpoints of a tenant's Service kubernetes. An API server writes nothing where they are the same.
 func apply(ctx context.Context, api kubernetes.Interface, addresses []netip.Addr, port int32) error {
-	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	options := metav1.ApplyOptions{FieldManager: objects.FieldManager, Force: true}
 	if _, err := api.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Apply(ctx, controlplane.EndpointSlice(addresses, port), options); err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}

@@ -51,13 +51,6 @@ func (b *bed) exposed() (said *metav1.Condition, addresses []string, port int32)
 	return said, addresses, *slice.Ports[0].Port
 }
 
-func (b *bed) vc() *tenancyv1alpha1.VirtualCluster {
-	b.t.Helper()
-	vc := &tenancyv1alpha1.VirtualCluster{}
-	require.NoError(b.t, b.reconciler.Client.Get(b.t.Context(), client.ObjectKey{Namespace: "default", Name: "acme"}, vc))
-	return vc
-}
-
 // expose changes how the API servers are exposed.
 func (b *bed) expose(exposure *tenancyv1alpha1.Exposure) {
 	b.t.Helper()

@@ -4,77 +4,39 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/etcd"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/secrets"
+	"github.com/superpool/superpool/internal/provision/stores"
+	"github.com/superpool/superpool/test/builders/etcdtest"
 )
 
-// fakeShared is an external store: its ID, the prefix of each user, and how many keys there are below each prefix.
-type fakeShared struct {
-	id    string
-	err   error
-	users map[string]string
-	keys  map[string]int64
-	// endpoints are those that were asked last.
-	endpoints []string
-}
-
-func (f *fakeShared) ID(context.Context) (string, error) { return f.id, f.err }
-
-func (f *fakeShared) Knows(_ context.Context, user, prefix string) (bool, error) {
-	return f.users[user] == prefix, nil
-}
-
-func (f *fakeShared) Admit(_ context.Context, user, prefix string) error {
-	f.users[user], f.keys[prefix] = prefix, max(f.keys[prefix], 1)
-	return nil
-}
-
-func (f *fakeShared) Expel(_ context.Context, user string) error {
-	delete(f.users, user)
-	return nil
-}
-
-func (f *fakeShared) Clear(_ context.Context, prefix string, most int64) (bool, error) {
-	if f.keys[prefix] == 0 {
-		delete(f.keys, prefix)
-		return true, nil
-	}
-	f.keys[prefix] = max(0, f.keys[prefix]-most)
-	return false, nil
-}
-
-func (*fakeShared) Close() {}
-
 // newExternalBed returns a bed whose ClusterVersion names an external store, and that store.
-func newExternalBed(t *testing.T) (*bed, *fakeShared) {
+func newExternalBed(t *testing.T) (*bed, *etcdtest.Shared) {
 	t.Helper()
 	authority, err := pki.NewAuthority("etcd")
 	require.NoError(t, err)
 	pair, err := authority.Pair()
 	require.NoError(t, err)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "external"}, Type: controlplane.ExternalSecretType, Data: dataOf(pair)}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "external"}, Type: controlplane.ExternalSecretType, Data: secrets.DataOf(pair)}
 	secret.Data["ca.crt"] = authority.Certificate()
 	b := newBed(t, nil, secret)
 	b.reconciler.Network.Manager = "vc-manager"
-	shared := &fakeShared{id: "a", users: map[string]string{}, keys: map[string]int64{"/superpool/other/": 1}}
-	b.reconciler.DialShared = func(endpoints []string, config *tls.Config) (SharedEtcd, error) {
-		require.Len(t, config.Certificates, 1)
-		shared.endpoints = endpoints
+	shared := etcdtest.NewShared("a")
+	b.shared = func(endpoints []string) (stores.SharedEtcd, error) {
+		shared.Endpoints = endpoints
 		return shared, nil
 	}
 	b.change(external("https://b:2379", "https://a:2379"))
@@ -116,6 +78,15 @@ func (b *bed) told() *corev1.ConfigMap {
 	return told
 }
 
+// letGo takes the finalizer out of ConfigMap etcd, and returns it.
+func (b *bed) letGo() *corev1.ConfigMap {
+	b.t.Helper()
+	told := b.told()
+	told.Finalizers = nil
+	b.update(told)
+	return told
+}
+
 // TestAnExternalStore: API servers ask an external store below the tenant's prefix, by a certificate with its name, and
 // nothing of a store is in the root namespace. Nothing is written that is there.
 func TestAnExternalStore(t *testing.T) {
@@ -123,7 +94,7 @@ func TestAnExternalStore(t *testing.T) {
 	b, shared := newExternalBed(t)
 	b.served()
 	require.Equal(t, []string{"kube-apiserver", "kube-controller-manager"}, b.exists())
-	require.Equal(t, map[string]string{"superpool-uid": "/superpool/uid/"}, shared.users)
+	require.Equal(t, map[string]string{"superpool-uid": "/superpool/uid/"}, shared.Users)
 	require.Subset(t, b.flags(), []string{
 		"--etcd-servers=https://a:2379,https://b:2379", "--etcd-prefix=/superpool/uid", "--etcd-compaction-interval=0",
 		"--etcd-certfile=/etc/kubernetes/pki/external-etcd-client.crt",
@@ -133,9 +104,10 @@ func TestAnExternalStore(t *testing.T) {
 	require.Equal(t, "superpool-uid", issued.Leaf.Subject.CommonName)
 	require.Equal(t, []string{controlplane.FinalizerExternal}, b.told().Finalizers)
 	b.reconcile()
-	before := b.writes
+	before, recorded := b.writes, b.recorded
 	b.reconcile()
 	require.Equal(t, before, b.writes, "all of it is there")
+	require.Equal(t, recorded+1, b.recorded)
 
 	b.clock.SetTime(b.clock.Now().Add(21 * 24 * time.Hour))
 	require.NoError(t, b.reconciler.Client.Delete(t.Context(), &tenancyv1alpha1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "v1.37"}}))
@@ -153,7 +125,7 @@ func TestAnotherExternalStore(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change  func(*tenancyv1alpha1.ClusterVersionSpec)
-		with    func(b *bed, shared *fakeShared)
+		with    func(b *bed, shared *etcdtest.Shared)
 		message string
 		// reason of EtcdReady, "" where it is True.
 		reason string
@@ -165,35 +137,35 @@ func TestAnotherExternalStore(t *testing.T) {
 			message: "ClusterVersion v1.37: the control plane has an external etcd, and keeps it: give externalEtcd; what runs goes on",
 		},
 		"another one": {
-			with: func(_ *bed, shared *fakeShared) { shared.id = "c" }, change: external("https://c:2379"),
+			with: func(_ *bed, shared *etcdtest.Shared) { shared.Identity = "c" }, change: external("https://c:2379"),
 			message: "At https://c:2379 is another etcd, of ID c, than the one with the tenant's objects, of ID a", reason: "Invalid",
 		},
 		"one that knows no users": {
-			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrOpen }, reason: "Invalid", change: external("https://c:2379"),
+			with: func(_ *bed, shared *etcdtest.Shared) { shared.Err = etcd.ErrOpen }, reason: "Invalid", change: external("https://c:2379"),
 			message: "The external etcd at https://c:2379 knows no users, and each tenant would read all others: etcdctl user add root --no-password && etcdctl user grant-role root root && etcdctl auth enable",
 		},
 		"one that does not know root": {
-			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrNotRoot }, reason: "Invalid", change: external("https://c:2379"),
+			with: func(_ *bed, shared *etcdtest.Shared) { shared.Err = etcd.ErrNotRoot }, reason: "Invalid", change: external("https://c:2379"),
 			message: "The external etcd at https://c:2379 does not take what Secret vc-manager/external signs for user root: it needs --client-cert-auth, and tls.crt of the Secret in --trusted-ca-file",
 		},
 		"one with another certificate": {
-			with: func(_ *bed, shared *fakeShared) { shared.err = etcd.ErrUntrusted }, reason: "Invalid", change: external("https://c:2379"),
+			with: func(_ *bed, shared *etcdtest.Shared) { shared.Err = etcd.ErrUntrusted }, reason: "Invalid", change: external("https://c:2379"),
 			message: "The external etcd at https://c:2379 shows a certificate that ca.crt of Secret vc-manager/external has not signed, or for another name",
 		},
 		"one that is silent": {
-			with: func(_ *bed, shared *fakeShared) { shared.err = errors.New("no answer") }, reason: "Progressing", change: external("https://c:2379"),
+			with: func(_ *bed, shared *etcdtest.Shared) { shared.Err = errors.New("no answer") }, reason: "Progressing", change: external("https://c:2379"),
 			message: "The external etcd at https://c:2379 does not answer vc-manager",
 		},
 		"one that was emptied": {
-			with: func(_ *bed, shared *fakeShared) { clear(shared.users) }, reason: "Invalid", change: external("https://a:2379", "https://b:2379"),
+			with: func(_ *bed, shared *etcdtest.Shared) { clear(shared.Users) }, reason: "Invalid", change: external("https://a:2379", "https://b:2379"),
 			message: "Waiting for etcd",
 		},
 		"a Secret that is gone": {
-			with: func(b *bed, _ *fakeShared) { b.delete(b.secret("vc-manager", "external")) }, reason: "-", change: external("https://c:2379"),
+			with: func(b *bed, _ *etcdtest.Shared) { b.delete(b.secret("vc-manager", "external")) }, reason: "-", change: external("https://c:2379"),
 			message: "There is no Secret vc-manager/external, of type tenancy.x-k8s.io/external-etcd, which has the authorities of the external etcd: create it",
 		},
 		"a Secret of another type": {
-			with: func(b *bed, _ *fakeShared) {
+			with: func(b *bed, _ *etcdtest.Shared) {
 				secret := b.secret("vc-manager", "external")
 				b.delete(secret)
 				b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "external"}, Type: corev1.SecretTypeOpaque, Data: secret.Data})
@@ -201,11 +173,8 @@ func TestAnotherExternalStore(t *testing.T) {
 			reason: "-", change: external("https://c:2379"), message: "Secret vc-manager/external is of type Opaque: make it anew, of type tenancy.x-k8s.io/external-etcd",
 		},
 		"a ConfigMap that is gone": {
-			with: func(b *bed, _ *fakeShared) {
-				told := b.told()
-				told.Finalizers = nil
-				b.update(told)
-				b.delete(told)
+			with: func(b *bed, _ *etcdtest.Shared) {
+				b.delete(b.letGo())
 			},
 			change: external("https://a:2379", "https://b:2379"),
 			reason: "-", message: lostExternal,
@@ -241,7 +210,7 @@ func TestAnExternalStoreMoves(t *testing.T) {
 	b.reconcile()
 	require.Contains(t, b.flags(), "--etcd-servers=https://c:2379")
 	require.Equal(t, "https://c:2379", b.told().Data["external-endpoints"])
-	require.Equal(t, []string{"https://c:2379"}, shared.endpoints)
+	require.Equal(t, []string{"https://c:2379"}, shared.Endpoints)
 }
 
 // TestAStoreOfItsOwnStays: a control plane with a store of its own gets no external one.
@@ -255,89 +224,6 @@ func TestAStoreOfItsOwnStays(t *testing.T) {
 	_, message := b.conditions()
 	require.Equal(t, "ClusterVersion v1.37: the control plane has an etcd of its own, and keeps it: give etcd; what runs goes on", message)
 	require.Equal(t, before, b.flags())
-}
-
-const noRoot = "its namespace is not said to be a tenant's root namespace: take the finalizer out"
-
-// TestRelease: what a tenant has in an external store goes when its root namespace is being deleted, a part at a time, and
-// before that nothing, nor anything of others.
-func TestRelease(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		with func(b *bed, shared *fakeShared)
-		// kept is whether all stays, and waits what is said.
-		kept  bool
-		waits string
-	}{
-		"a reconcile may run yet": {kept: true, with: func(b *bed, _ *fakeShared) { b.later(-settledTime) }},
-		"it says nothing": {kept: true, waits: "it does not say where the external etcd is: say it again, or take the finalizer out", with: func(b *bed, _ *fakeShared) {
-			told := b.told()
-			told.Data = nil
-			b.update(told)
-		}},
-		"goes":                          {},
-		"many keys go a part at a time": {with: func(_ *bed, shared *fakeShared) { shared.keys["/superpool/uid/"] = 3 * clearedKeys * clearedTimes }},
-		"the namespace stays":           {kept: true, with: func(b *bed, _ *fakeShared) { b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = nil }) }},
-		"it is no root namespace": {kept: true, waits: noRoot, with: func(b *bed, _ *fakeShared) {
-			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationRootNamespace) })
-		}},
-		"it is nobody's": {kept: true, waits: noRoot, with: func(b *bed, _ *fakeShared) {
-			b.namespace(func(o *corev1.Namespace) { delete(o.Annotations, tenancyv1alpha1.AnnotationVirtualClusterUID) })
-		}},
-		"another store": {
-			kept: true, waits: "At https://a:2379,https://b:2379 is another etcd, of ID c, than the one with the tenant's objects, of ID a",
-			with: func(_ *bed, shared *fakeShared) { shared.id = "c" },
-		},
-		"a store that is silent": {
-			kept: true, waits: "The external etcd at https://a:2379,https://b:2379 does not answer vc-manager",
-			with: func(_ *bed, shared *fakeShared) { shared.err = errors.New("no answer") },
-		},
-		"no Secret": {
-			kept: true, waits: "There is no Secret vc-manager/external, of type tenancy.x-k8s.io/external-etcd, which has the authorities of the external etcd: create it",
-			with: func(b *bed, _ *fakeShared) { b.delete(b.secret("vc-manager", "external")) },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, shared := newExternalBed(t)
-			b.served()
-			at := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b.told())}
-			_, err := b.reconciler.release(t.Context(), at)
-			require.NoError(t, err)
-			require.NotEmpty(t, shared.users, "nothing is being deleted")
-			b.delete(b.told())
-			deleted := metav1.NewTime(b.clock.Now())
-			b.namespace(func(o *corev1.Namespace) { o.DeletionTimestamp = &deleted })
-			b.later(settledTime)
-			if test.with != nil {
-				test.with(b, shared)
-			}
-			for range 4 {
-				result, err := b.reconciler.release(t.Context(), at)
-				require.NoError(t, err)
-				if result.RequeueAfter == 0 {
-					break
-				}
-			}
-			require.Contains(t, shared.keys, "/superpool/other/")
-			err = b.reconciler.Client.Get(t.Context(), at.NamespacedName, &corev1.ConfigMap{})
-			if test.kept {
-				require.NoError(t, err)
-				require.Equal(t, test.waits, b.told().Data["deletion-waits-for"])
-				require.NotEmpty(t, shared.users)
-				require.Contains(t, shared.keys, "/superpool/uid/")
-				return
-			}
-			require.True(t, apierrors.IsNotFound(err), "%v", err)
-			require.Empty(t, shared.users)
-			require.NotContains(t, shared.keys, "/superpool/uid/")
-		})
-	}
-}
-
-// namespace changes the root namespace, by a reader in front: the fake has none that is being deleted without finalizer.
-func (b *bed) namespace(change func(*corev1.Namespace)) {
-	b.changes = append(slices.Clone(b.changes), change)
 }
 
 // TestAnExternalStoreResumes: a tenant that is paused no more has its control plane again where it was, whatever is wanted.
@@ -354,9 +240,9 @@ func TestAnExternalStoreResumes(t *testing.T) {
 	require.Equal(t, []int32{0, 0}, b.servers())
 	b.pause(false, false)
 	b.change(external("https://c:2379"))
-	b.reconciler.DialShared = func(endpoints []string, _ *tls.Config) (SharedEtcd, error) {
+	b.shared = func(endpoints []string) (stores.SharedEtcd, error) {
 		if endpoints[0] == "https://c:2379" {
-			return &fakeShared{id: "c"}, nil
+			return etcdtest.NewShared("c"), nil
 		}
 		return shared, nil
 	}
@@ -371,16 +257,16 @@ func TestAnExternalStoreThatLostATenant(t *testing.T) {
 	t.Parallel()
 	b, shared := newExternalBed(t)
 	b.served()
-	clear(shared.users)
+	clear(shared.Users)
 	b.reconcile()
-	require.Empty(t, shared.users)
+	require.Empty(t, shared.Users)
 	said := meta.FindStatusCondition(b.vc().Status.Conditions, tenancyv1alpha1.ConditionEtcdReady)
 	require.Contains(t, said.Message, "does not know user superpool-uid any more")
 	told := b.told()
 	told.Data["external-id"] = ""
 	b.update(told)
 	b.reconcile()
-	require.Equal(t, map[string]string{"superpool-uid": "/superpool/uid/"}, shared.users)
+	require.Equal(t, map[string]string{"superpool-uid": "/superpool/uid/"}, shared.Users)
 	missing, _ := b.conditions()
 	require.Empty(t, missing)
 }
@@ -403,12 +289,9 @@ func TestWhatIsLeftOfAnExternalStore(t *testing.T) {
 		t.Parallel()
 		b, shared := newExternalBed(t)
 		b.served()
-		told := b.told()
-		told.Finalizers = nil
-		b.update(told)
-		b.delete(told)
+		b.delete(b.letGo())
 		b.delete(workload(controlplane.APIServer))
-		shared.id = "c"
+		shared.Identity = "c"
 		b.reconcile()
 		_, message := b.conditions()
 		require.Equal(t, lostExternal, message)
@@ -418,13 +301,10 @@ func TestWhatIsLeftOfAnExternalStore(t *testing.T) {
 		t.Parallel()
 		b, shared := newExternalBed(t)
 		b.served()
-		told := b.told()
-		told.Finalizers = nil
-		b.update(told)
-		for _, left := range []client.Object{told, workload(controlplane.APIServer), b.secret(root, controlplane.ExternalClient)} {
+		for _, left := range []client.Object{b.letGo(), workload(controlplane.APIServer), b.secret(root, controlplane.ExternalClient)} {
 			b.delete(left)
 		}
-		shared.id = "c"
+		shared.Identity = "c"
 		b.reconcile()
 		_, message := b.conditions()
 		require.Equal(t, "ClusterVersion v1.37: nothing says which etcd the control plane has: restore ConfigMap "+root+"/etcd; what runs goes on", message)
@@ -442,7 +322,7 @@ func TestWhatIsLeftOfAnExternalStore(t *testing.T) {
 		b.reconcile()
 		_, message := b.conditions()
 		require.Contains(t, message, "the control plane has an etcd of its own, and keeps it")
-		require.Empty(t, shared.users)
+		require.Empty(t, shared.Users)
 	})
 }
 
@@ -452,9 +332,7 @@ func TestConfigMapOfAnExternalStore(t *testing.T) {
 	t.Parallel()
 	b, _ := newExternalBed(t)
 	b.served()
-	told := b.told()
-	told.Finalizers = nil
-	b.update(told)
+	b.letGo()
 	b.reconcile()
 	require.Equal(t, []string{controlplane.FinalizerExternal}, b.told().Finalizers)
 	b.delete(b.told())
@@ -464,7 +342,7 @@ func TestConfigMapOfAnExternalStore(t *testing.T) {
 }
 
 // unmade is a store that makes no users.
-type unmade struct{ *fakeShared }
+type unmade struct{ *etcdtest.Shared }
 
 func (*unmade) Admit(context.Context, string, string) error { return errors.New("no answer") }
 
@@ -472,24 +350,24 @@ func (*unmade) Admit(context.Context, string, string) error { return errors.New(
 func TestAnExternalStoreOfMany(t *testing.T) {
 	t.Parallel()
 	b, shared := newExternalBed(t)
-	b.reconciler.joining <- struct{}{}
+	free := b.busy()
 	b.reconcile()
 	require.Empty(t, b.exists())
-	<-b.reconciler.joining
-	b.reconciler.DialShared = func([]string, *tls.Config) (SharedEtcd, error) { return &unmade{shared}, nil }
+	free()
+	b.shared = func([]string) (stores.SharedEtcd, error) { return &unmade{shared}, nil }
 	b.reconcile() // vc-manager is killed before the user is made
-	b.reconciler.DialShared = func([]string, *tls.Config) (SharedEtcd, error) { return shared, nil }
-	b.reconciler.joining <- struct{}{}
+	b.shared = func([]string) (stores.SharedEtcd, error) { return shared, nil }
+	free = b.busy()
 	b.reconcile()
 	require.Empty(t, b.exists())
-	<-b.reconciler.joining
+	free()
 	b.served()
-	shared.err = errors.New("no answer")
+	shared.Err = errors.New("no answer")
 	b.reconcile()
 	before, _ := b.conditions()
 	require.Equal(t, "Progressing", before[tenancyv1alpha1.ConditionEtcdReady])
-	shared.err = nil
-	b.reconciler.joining <- struct{}{}
+	shared.Err = nil
+	b.busy()
 	b.reconcile()
 	after, _ := b.conditions()
 	require.Equal(t, before, after)

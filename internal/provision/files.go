@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/provision/secrets"
 )
 
 // files are those of a ClusterVersion that are secrets, as they are in vc-manager's namespace.
@@ -26,16 +27,16 @@ type files struct {
 func (r *Reconciler) readFiles(ctx context.Context, plane *controlplane.ControlPlane) (files, error) {
 	read := files{data: map[string][]byte{}}
 	plane.FileKeys = map[controlplane.FileSource]string{}
-	secrets := map[string]*corev1.Secret{}
+	sources := map[string]*corev1.Secret{}
 	for _, source := range controlplane.FileSources(plane.Version) {
-		secret, isRead := secrets[source.Secret]
+		secret, isRead := sources[source.Secret]
 		if !isRead {
 			secret = &corev1.Secret{}
 			err := r.Reader.Get(ctx, types.NamespacedName{Namespace: r.Network.Manager, Name: source.Secret}, secret)
 			if err != nil && !apierrors.IsNotFound(err) {
 				return read, fmt.Errorf("getting Secret %s/%s: %w", r.Network.Manager, source.Secret, err)
 			}
-			secrets[source.Secret] = secret
+			sources[source.Secret] = secret
 		}
 		content := secret.Data[source.Key]
 		if why := unfit(secret, source.Key, content); why != "" {
@@ -63,28 +64,23 @@ func unfit(secret *corev1.Secret, key string, content []byte) string {
 	return ""
 }
 
-// addFiles adds the files to those in the root namespace: pods of before read theirs yet.
-func (s *store) addFiles(ctx context.Context) (err error) {
-	copies := s.fileSecrets()
-	if s.files.there, err = copies.get(ctx, controlplane.SecretFiles); err != nil || len(s.files.data) == 0 {
+// add adds the files to those in the root namespace: pods of before read theirs yet.
+func (f *files) add(ctx context.Context, copies *secrets.Keeper) (err error) {
+	if f.there, err = copies.Get(ctx, controlplane.SecretFiles); err != nil || len(f.data) == 0 {
 		return err
 	}
-	data := maps.Clone(s.files.data)
-	if s.files.there != nil {
-		maps.Copy(data, s.files.there.Data)
+	data := maps.Clone(f.data)
+	if f.there != nil {
+		maps.Copy(data, f.there.Data)
 	}
-	return copies.keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, s.files.there, data)
+	return copies.Keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, f.there, data)
 }
 
-// pruneFiles lets the files be all that there are in the root namespace: no pod has others any more. It goes by what addFiles
-// has read, so that what somebody else has added since stays.
-func (s *store) pruneFiles(ctx context.Context) error {
-	if s.files.there == nil {
+// prune lets the files be all that there are in the root namespace: no pod has others any more. It goes by what add has
+// read, so that what somebody else has added since stays.
+func (f *files) prune(ctx context.Context, copies *secrets.Keeper) error {
+	if f.there == nil {
 		return nil
 	}
-	return s.fileSecrets().keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, s.files.there, s.files.data)
-}
-
-func (s *store) fileSecrets() *secrets {
-	return &secrets{client: s.Client, reader: s.Reader, namespace: s.plane.Namespace}
+	return copies.Keep(ctx, controlplane.SecretFiles, controlplane.FileSecretType, f.there, f.data)
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -176,23 +175,6 @@ func TestAResumeIntoWhatIsRefused(t *testing.T) {
 			require.Empty(t, cmp.Diff(map[string]string{"Paused": "Test"}, missing))
 		})
 	}
-}
-
-// TestAStoreIsAsLargeAfterAPause: also where its ConfigMap was lost meanwhile.
-func TestAStoreIsAsLargeAfterAPause(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, nil)
-	b.whole()
-	set := workload(controlplane.Etcd).(*appsv1.StatefulSet)
-	require.NoError(t, b.reconciler.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set))
-	set.Spec.Replicas = ptr.To[int32](3)
-	require.NoError(t, b.reconciler.Client.Update(t.Context(), set))
-	_, err := b.reconciler.end(t.Context(), workload(controlplane.Etcd), client.ObjectKeyFromObject(set))
-	require.NoError(t, err)
-	require.NoError(t, b.reconciler.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: root, Name: controlplane.Etcd}}))
-	store, err := b.reconciler.openStore(t.Context(), &controlplane.ControlPlane{Namespace: root, Tenant: &tenancyv1alpha1.VirtualCluster{}})
-	require.NoError(t, err)
-	require.Equal(t, int32(3), store.state.Pods)
 }
 
 // TestAPauseOfWhatWasNeverMade scales nothing, and makes nothing.

@@ -4,19 +4,15 @@
 package provision
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,22 +33,22 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
-	"github.com/superpool/superpool/internal/etcd"
+	"github.com/superpool/superpool/internal/provision/objects"
+	"github.com/superpool/superpool/internal/provision/secrets"
+	"github.com/superpool/superpool/internal/provision/stores"
 	"github.com/superpool/superpool/internal/tenancy"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
 const (
 	controllerName = "control-planes"
-	// concurrentTenants is how many control planes are worked on at a time.
-	concurrentTenants = 8
-	// concurrentDefragmented is how many members of etcd are defragmented at a time: each takes a worker for half a minute at
-	// most, and tenants decide how often.
-	concurrentDefragmented = 2
+	// ConcurrentTenants is how many control planes are worked on at a time.
+	ConcurrentTenants = 8
 	// patrolPeriod is how often a control plane is looked at without an event.
-	patrolPeriod = 10 * time.Minute
-	// mendingPeriod is how often what somebody has to mend is looked at: nobody tells when it is.
-	mendingPeriod = time.Minute
+	patrolPeriod  = 10 * time.Minute
+	mendingPeriod = objects.MendingPeriod
+	// storePeriod is how often a store that is not whole is asked again, and who else nobody tells of.
+	storePeriod = stores.AskPeriod
 )
 
 // Reconciler reconciles VirtualClusters that name a ClusterVersion.
@@ -62,10 +58,8 @@ type Reconciler struct {
 	// Reader reads without a cache: Secrets, and what the cache does not have.
 	Reader client.Reader
 	Clock  clock.PassiveClock
-	// DialEtcd connects to the store whose pods, by name, are at these addresses, as the function of that name does.
-	DialEtcd func(addresses map[string]etcd.Address, config *tls.Config) (EtcdClient, error)
-	// DialShared connects to the external store at these URLs, as the function of that name does.
-	DialShared func(endpoints []string, config *tls.Config) (SharedEtcd, error)
+	// Stores keeps the store of each control plane, with as many workers as ConcurrentTenants.
+	Stores *stores.Stores
 	// Validity is how long certificates are valid of VirtualClusters that do not say it.
 	Validity time.Duration
 	// BaseVersion names the ClusterVersion that those which are written as StatefulSets have images of
@@ -81,17 +75,20 @@ type Reconciler struct {
 	// Network is what the pods of control planes may reach. The API server of the meta cluster is read.
 	Network controlplane.Network
 
-	// exposing has an element for each reconcile that asks DNS or a tenant's API server, at most concurrentExposed, and
-	// defragmenting one for each that waits for a member of etcd, at most concurrentDefragmented.
-	// joining has one for each that asks an external store, at most concurrentJoined.
-	exposing, defragmenting, joining chan struct{}
+	// exposing has an element for each reconcile that asks DNS or a tenant's API server, at most concurrentExposed.
+	exposing chan struct{}
 }
 
-// SetupWithManager adds the reconciler to a manager.
+// objects writes vc-manager's objects.
+func (r *Reconciler) objects() objects.Writer {
+	return objects.Writer{Client: r.Client, Reader: r.Reader}
+}
+
+// SetupWithManager adds the reconciler, and that of external stores, to a manager.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.exposing, r.defragmenting, r.joining = make(chan struct{}, concurrentExposed), make(chan struct{}, concurrentDefragmented), make(chan struct{}, concurrentJoined)
-	if err := r.setupExternal(mgr); err != nil {
-		return err
+	r.exposing = make(chan struct{}, concurrentExposed)
+	if err := r.Stores.SetupWithManager(mgr); err != nil {
+		return err //nolint:wrapcheck // it says what it did
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
@@ -101,7 +98,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.ofWorkload)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentTenants}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: ConcurrentTenants}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of control planes: %w", err)
@@ -186,8 +183,9 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	case virtualclusters.IsPaused(vc):
 		err = r.pause(ctx, vc, report)
 	default:
-		if err = r.renewExternal(ctx, plane, kept, report, again); err == nil {
-			err = r.provision(ctx, plane, report, again)
+		var record *stores.Record
+		if record, err = r.renewExternal(ctx, plane, kept, report, again); err == nil {
+			err = r.provision(ctx, plane, record, report, again)
 		}
 		err = errors.Join(err, r.expose(ctx, plane, report, again))
 	}
@@ -200,8 +198,8 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 
 // settle writes what a report says, and returns when a control plane is looked at again, with err or without.
 func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again time.Duration, err error) (reconcile.Result, error) {
-	var broken *brokenError
-	var ungranted *ungrantedError
+	var broken *objects.BrokenError
+	var ungranted *secrets.UngrantedError
 	switch {
 	case err == nil:
 	case errors.As(err, &ungranted): // nobody tells when it is granted
@@ -216,7 +214,7 @@ func (r *Reconciler) settle(ctx context.Context, vc *tenancyv1alpha1.VirtualClus
 	case errors.As(err, &broken): // somebody has to mend it, and nobody tells when
 		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
 		err, again = nil, min(again, mendingPeriod)
-	case isRefused(err):
+	case objects.IsRefused(err):
 		report.fail(tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
 	default: // it is tried again, and what is known of the parts stays said
 		if report.imported {
@@ -251,28 +249,23 @@ func (r *Reconciler) waitFor(vc *tenancyv1alpha1.VirtualCluster) time.Duration {
 	return min(max(time.Second, r.Clock.Since(since)), mendingPeriod)
 }
 
-// isRefused reports whether the meta cluster answered, and will answer the same again.
-func isRefused(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
-}
-
 // certificates makes the certificates of a control plane, whatever becomes of the rest of it: what runs needs them.
 // again is shortened to when the next one is due. It returns the control plane, which has no version yet, and its Secrets. Nothing waits
 // for the pool's authority.
 func (r *Reconciler) certificates(
 	ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration,
-) (*controlplane.ControlPlane, *secrets, error) {
+) (*controlplane.ControlPlane, *certificates, error) {
 	plane := &controlplane.ControlPlane{Namespace: vc.Status.ClusterNamespace, Tenant: vc}
 	if err := r.locate(ctx, plane, report); err != nil {
 		return nil, nil, err
 	}
-	kept := r.secrets(ctx, plane.Namespace)
-	ensured := kept.ensure(ctx, plane, r.validity(vc))
+	kept := r.keeping(ctx, plane.Namespace)
+	ensured := kept.ensure(ctx, plane, controlplane.Validity(vc, r.Validity))
 	isThere, err := kept.identify(ctx, controlplane.KubeletClient, r.identity(vc))
 	plane.Agents, err = isThere, errors.Join(ensured, err)
 	*again = kept.until(*again)
 	if ensured == nil {
-		report.ends = ptr.To(metav1.NewTime(kept.ends))
+		report.ends = ptr.To(metav1.NewTime(kept.Ends()))
 	}
 	kept.sayRotating(vc, report)
 	handed := r.handOut(ctx, vc)
@@ -284,14 +277,14 @@ func (r *Reconciler) certificates(
 }
 
 // provision makes the next part. again is shortened to when a store that is not whole is asked again.
-func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlPlane, record *stores.Record, report *report, again *time.Duration) error {
 	version, why, err := r.version(ctx, plane.Tenant, report)
 	if err != nil {
 		return err
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why) // its creation, or a change of it, is an event
-		return r.keep(ctx, plane, report, again)
+		return r.keep(ctx, plane, record, report, again)
 	}
 	plane.Version = version
 	network, err := r.network(ctx)
@@ -299,28 +292,25 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 		return err
 	}
 	plane.Network = network
-	store, err := r.openStore(ctx, plane)
+	files, err := r.readFiles(ctx, plane)
 	if err != nil {
 		return err
 	}
-	if store.files, err = r.readFiles(ctx, plane); err != nil {
-		return err
-	}
-	backups, err := r.openBackups(ctx, plane)
+	store, err := r.Stores.Open(ctx, plane, record, files.lacks)
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // it says what it did
 	}
-	if store.state.New && len(backups.restores) > 0 {
-		return broken("ConfigMap and StatefulSet etcd and the API servers are gone, and there are Jobs etcd-restore-N: name the store, by the N of a claim data-N-etcd-0: "+
-			"kubectl -n %[1]s create configmap etcd --from-literal=generation=N && kubectl -n %[1]s label configmap etcd app.kubernetes.io/managed-by=vc-manager", plane.Namespace)
+	backups, err := store.Backups(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it did
 	}
-	restoring, goesOn, err := store.restore(ctx, backups)
-	report.restoredFrom = ptr.To(store.state.Restored)
+	restoring, goesOn, err := store.Restore(ctx, backups)
+	report.restoredFrom = ptr.To(store.Restored())
 	if restoring.Reason == tenancyv1alpha1.ReasonProgressing {
 		*again = min(*again, storePeriod) // nobody tells when pods are gone
 	}
 	if goesOn {
-		err = errors.Join(err, r.upgrade(ctx, store, backups, report, again, restoring.Reason == tenancyv1alpha1.ReasonProgressing))
+		err = errors.Join(err, r.upgrade(ctx, &wanted{plane, store, backups, files}, report, again, restoring.Reason == tenancyv1alpha1.ReasonProgressing))
 	}
 	if restoring != (tenancy.Reason{}) {
 		report.refuse(restoring)
@@ -328,17 +318,43 @@ func (r *Reconciler) provision(ctx context.Context, plane *controlplane.ControlP
 	if !goesOn || err != nil {
 		return err
 	}
-	return backups.keepUp(ctx, store, report, again)
+	return r.backUp(ctx, backups, report, again)
+}
+
+// backUp is KeepUp of backups, with what a report says of them. again is shortened to when the next one is due.
+func (r *Reconciler) backUp(ctx context.Context, backups *stores.Backups, report *report, again *time.Duration) error {
+	kept, err := backups.KeepUp(ctx)
+	if kept == nil {
+		report.without = append(report.without, tenancyv1alpha1.ConditionBackedUp)
+		return err //nolint:wrapcheck // it says what it did
+	}
+	report.lastBackup = kept.Newest
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	if kept.Again > 0 {
+		*again = min(*again, kept.Again)
+	}
+	report.set(tenancyv1alpha1.ConditionBackedUp, kept.Why)
+	return nil
+}
+
+// wanted is what a control plane is to become, with what there is for it.
+type wanted struct {
+	plane   *controlplane.ControlPlane
+	store   *stores.Store
+	backups *stores.Backups
+	files   files
 }
 
 // keep keeps what there is of a control plane whose ClusterVersion is not there.
-func (r *Reconciler) keep(ctx context.Context, plane *controlplane.ControlPlane, report *report, again *time.Duration) error {
+func (r *Reconciler) keep(ctx context.Context, plane *controlplane.ControlPlane, record *stores.Record, report *report, again *time.Duration) error {
 	plane.Version = &tenancyv1alpha1.ClusterVersion{}
-	store, err := r.openStore(ctx, plane)
+	store, err := r.Stores.Open(ctx, plane, record, "")
 	if err != nil {
-		return err
+		return err //nolint:wrapcheck // it says what it did
 	}
-	if store.hasServed() {
+	if store.HasServed() {
 		*again = min(*again, mendingPeriod)
 	}
 	return r.revive(ctx, store, report)
@@ -346,40 +362,29 @@ func (r *Reconciler) keep(ctx context.Context, plane *controlplane.ControlPlane,
 
 // upgrade makes the next part if a control plane may become what is wanted, or says why not. While it is restored it gets no
 // other minor version.
-func (r *Reconciler) upgrade(ctx context.Context, store *store, backups *backups, report *report, again *time.Duration, isRestored bool) error {
-	if isRestored && changesMinor(store.version(), store.plane.Version.Spec.KubernetesVersion) {
-		return r.revive(ctx, store, report)
+func (r *Reconciler) upgrade(ctx context.Context, w *wanted, report *report, again *time.Duration, isRestored bool) error {
+	if isRestored && w.store.ChangesMinor() {
+		return r.revive(ctx, w.store, report)
 	}
-	why, err := store.obstacle(ctx, backups)
+	why, err := w.store.Obstacle(ctx, w.backups)
 	if err != nil {
-		return errors.Join(err, r.revive(ctx, store, report))
+		return errors.Join(err, r.revive(ctx, w.store, report))
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why)
 		*again = min(*again, mendingPeriod)
-		return r.revive(ctx, store, report)
+		return r.revive(ctx, w.store, report)
 	}
-	if err := store.addFiles(ctx); err != nil {
-		return errors.Join(err, r.revive(ctx, store, report))
+	if err := w.files.add(ctx, r.keeper(w.plane.Namespace)); err != nil {
+		return errors.Join(err, r.revive(ctx, w.store, report))
 	}
-	return r.make(ctx, store, report, again)
-}
-
-// obstacle returns why a control plane cannot become what is wanted now, the zero Reason when it can.
-func (s *store) obstacle(ctx context.Context, backups *backups) (why tenancy.Reason, err error) {
-	if why = preflight(s); why == (tenancy.Reason{}) {
-		why, err = s.movable(ctx)
-	}
-	if why == (tenancy.Reason{}) && err == nil {
-		why, err = backups.beforeUpgrade(ctx, s)
-	}
-	return why, err
+	return r.make(ctx, w, report, again)
 }
 
 // make makes the next part, if the meta cluster takes it and those after it.
-func (r *Reconciler) make(ctx context.Context, store *store, report *report, again *time.Duration) error {
-	stages := r.stages(store.plane, store, store.wanted())
-	refused, err := r.begin(ctx, store.plane, stages)
+func (r *Reconciler) make(ctx context.Context, w *wanted, report *report, again *time.Duration) error {
+	stages := r.stages(w.plane, w.store)
+	refused, err := r.begin(ctx, w.plane, stages)
 	for at, stage := range stages {
 		if at > 0 {
 			refused = r.refused(ctx, stages[at:])
@@ -389,7 +394,7 @@ func (r *Reconciler) make(ctx context.Context, store *store, report *report, aga
 			*again = min(*again, mendingPeriod)
 		}
 		if refused != "" || err != nil {
-			return errors.Join(err, r.revive(ctx, store, report))
+			return errors.Join(err, r.revive(ctx, w.store, report))
 		}
 		why, err := stage.make(ctx)
 		if err != nil {
@@ -406,11 +411,11 @@ func (r *Reconciler) make(ctx context.Context, store *store, report *report, aga
 			return nil
 		}
 	}
-	if err := store.pruneFiles(ctx); err != nil {
+	if err := w.files.prune(ctx, r.keeper(w.plane.Namespace)); err != nil {
 		return err
 	}
 	report.set(tenancyv1alpha1.ConditionUpToDate, tenancy.Reason{})
-	report.version = store.plane.Version.Spec.KubernetesVersion
+	report.version = w.plane.Version.Spec.KubernetesVersion
 	return nil
 }
 
@@ -420,170 +425,19 @@ func (r *Reconciler) handOut(ctx context.Context, vc *tenancyv1alpha1.VirtualClu
 	if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: vc.Status.ClusterNamespace, Name: tenancyv1alpha1.SecretAdminKubeconfig}, own); err != nil {
 		return fmt.Errorf("getting the administrator's kubeconfig: %w", err)
 	}
-	out := &secrets{client: r.Client, reader: r.Reader, namespace: vc.Namespace}
+	out := r.keeper(vc.Namespace)
 	data := map[string][]byte{tenancyv1alpha1.DefaultKubeconfigKey: own.Data[tenancyv1alpha1.DefaultKubeconfigKey]}
 	if len(data[tenancyv1alpha1.DefaultKubeconfigKey]) == 0 {
 		return nil // nobody knows yet where it leads
 	}
-	secret, err := out.get(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig)
+	secret, err := out.Get(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig)
 	if err != nil {
 		return err
 	}
-	return out.keep(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig, corev1.SecretTypeOpaque, secret, data, ownerOf(vc))
+	return out.Keep(ctx, vc.Name+tenancyv1alpha1.SuffixKubeconfig, corev1.SecretTypeOpaque, secret, data, ownerOf(vc))
 }
 
 // ownerOf lets an object beside a VirtualCluster end with it.
 func ownerOf(vc *tenancyv1alpha1.VirtualCluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: tenancyv1alpha1.GroupVersion.String(), Kind: "VirtualCluster", Name: vc.Name, UID: vc.UID}
-}
-
-// report is what vc-manager says of a control plane. What it does not say stays said as it is.
-type report struct {
-	// imported is whether there are no parts: what it does not say is not so, and its certificates are one at most.
-	imported   bool
-	conditions []metav1.Condition
-	// version is that of all its parts, "" while some have another one.
-	version string
-	// endpoint is the URL of the API servers, "" while it is not known.
-	endpoint string
-	// ends is when the first of its certificates ends, nil where that is not known.
-	ends *metav1.Time
-	// lastBackup is when the newest backup was whole, nil where that is not known.
-	lastBackup *metav1.Time
-	// restoredFrom is the backup that its store was restored from, nil where that is not known.
-	restoredFrom *string
-	// without are conditions that it has not.
-	without []string
-	// knowsVersion is whether its ClusterVersion was read: else condition Translated stays as it is.
-	knowsVersion bool
-}
-
-// conditionTypes are those that vc-manager writes.
-var conditionTypes = []string{
-	tenancyv1alpha1.ConditionCertificatesValid, tenancyv1alpha1.ConditionEtcdReady, tenancyv1alpha1.ConditionAPIServerReady,
-	tenancyv1alpha1.ConditionControllerManagerReady, tenancyv1alpha1.ConditionExposed, tenancyv1alpha1.ConditionUpToDate,
-}
-
-// newReport returns a report that knows nothing of any part: it was not looked at, as one before is not whole.
-func newReport(imported bool) *report {
-	p := &report{imported: imported}
-	if imported {
-		return p
-	}
-	for _, condition := range conditionTypes {
-		p.conditions = append(p.conditions, metav1.Condition{
-			Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonWaiting, Message: "Another part is not whole",
-		})
-	}
-	return p
-}
-
-// set sets a condition: True with the zero Reason, else False.
-func (p *report) set(condition string, why tenancy.Reason) {
-	said := metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: tenancyv1alpha1.ReasonWhole}
-	if why != (tenancy.Reason{}) {
-		said.Status, said.Reason, said.Message = metav1.ConditionFalse, why.Reason, tenancy.Cut(why.Message, tenancy.MaxConditionMessage)
-	}
-	p.put(said)
-}
-
-func (p *report) put(said metav1.Condition) {
-	p.leave(said.Type)
-	p.conditions = append(p.conditions, said)
-}
-
-// leave lets a condition be as it is.
-func (p *report) leave(condition string) {
-	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return said.Type == condition })
-}
-
-// keepExposed leaves all conditions as they are but Exposed, where it is known.
-func (p *report) keepExposed() {
-	p.knowsVersion = false
-	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool {
-		return said.Type != tenancyv1alpha1.ConditionExposed || isUnlooked(&said)
-	})
-}
-
-// says reports whether a report says something of a condition.
-func (p *report) says(condition string) bool {
-	return slices.ContainsFunc(p.conditions, func(said metav1.Condition) bool { return said.Type == condition })
-}
-
-// judge says whether the certificates are valid, from what became of them: Unknown where the meta cluster may answer
-// otherwise the next time.
-func (p *report) judge(err error) {
-	const condition = tenancyv1alpha1.ConditionCertificatesValid
-	broken, ungranted := (*brokenError)(nil), (*ungrantedError)(nil)
-	switch {
-	case err == nil:
-		p.set(condition, tenancy.Reason{})
-	case errors.As(err, &broken):
-		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: err.Error()})
-	case errors.As(err, &ungranted): // refuse leaves it as it is
-	case isRefused(err):
-		p.set(condition, tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: err.Error()})
-	default:
-		p.put(metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: tenancyv1alpha1.ReasonFailed, Message: tenancy.Cut(err.Error(), tenancy.MaxConditionMessage)})
-	}
-}
-
-// fail says why the parts are not as they are to be.
-func (p *report) fail(why tenancy.Reason) {
-	if !p.imported {
-		p.set(tenancyv1alpha1.ConditionUpToDate, why)
-	}
-}
-
-// refuse says why nothing is changed, and nothing of the parts: they are as they were.
-func (p *report) refuse(why tenancy.Reason) {
-	p.fail(why)
-	p.conditions = slices.DeleteFunc(p.conditions, func(said metav1.Condition) bool { return isUnlooked(&said) })
-}
-
-// isUnlooked reports whether a condition is of a part that was not looked at.
-func isUnlooked(said *metav1.Condition) bool {
-	return said.Status == metav1.ConditionUnknown && said.Reason == tenancyv1alpha1.ReasonWaiting
-}
-
-// write writes what a report says if it is something else, and reports whether it did, but for condition Exposed, which a
-// tenant can change as often as it is asked.
-func (r *Reconciler) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report) (bool, error) {
-	before := vc.DeepCopy()
-	report.tell(vc)
-	if equality.Semantic.DeepEqual(before.Status, vc.Status) {
-		return false, nil
-	}
-	if err := r.Client.Status().Patch(ctx, vc, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return false, fmt.Errorf("writing the status of VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
-	}
-	now := vc.DeepCopy() // as it is stored: a CRD that is older keeps less
-	meta.RemoveStatusCondition(&before.Status.Conditions, tenancyv1alpha1.ConditionExposed)
-	meta.RemoveStatusCondition(&now.Status.Conditions, tenancyv1alpha1.ConditionExposed)
-	return !equality.Semantic.DeepEqual(before.Status, now.Status), nil
-}
-
-// tell changes a status to what a report says.
-func (p *report) tell(vc *tenancyv1alpha1.VirtualCluster) {
-	status := &vc.Status
-	for _, condition := range append([]string{tenancyv1alpha1.ConditionTranslated}, conditionTypes...) {
-		if !p.says(condition) && (p.imported || p.knowsVersion && condition == tenancyv1alpha1.ConditionTranslated) {
-			meta.RemoveStatusCondition(&status.Conditions, condition)
-		}
-	}
-	for _, condition := range p.without {
-		meta.RemoveStatusCondition(&status.Conditions, condition)
-	}
-	if p.imported {
-		meta.RemoveStatusCondition(&status.Conditions, tenancyv1alpha1.ConditionBackedUp)
-		meta.RemoveStatusCondition(&status.Conditions, tenancyv1alpha1.ConditionRotated)
-		status.Version, status.Endpoint, status.CertificatesExpire, status.LastBackup, status.RestoredFrom = "", "", nil, nil, ""
-	}
-	status.Version, status.Endpoint = cmp.Or(p.version, status.Version), cmp.Or(p.endpoint, status.Endpoint)
-	status.CertificatesExpire, status.LastBackup = cmp.Or(p.ends, status.CertificatesExpire), cmp.Or(p.lastBackup, status.LastBackup)
-	status.RestoredFrom = ptr.Deref(p.restoredFrom, status.RestoredFrom)
-	for _, condition := range p.conditions {
-		condition.ObservedGeneration = vc.Generation
-		meta.SetStatusCondition(&status.Conditions, condition)
-	}
 }

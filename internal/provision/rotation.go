@@ -19,6 +19,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/secrets"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -72,7 +73,7 @@ type authority struct {
 // readAuthority reads an authority.
 func readAuthority(secret *corev1.Secret) (a *authority, err error) {
 	a = &authority{secret: secret}
-	if a.signs, err = pki.ParseAuthority(pairOf(secret)); err != nil {
+	if a.signs, err = pki.ParseAuthority(secrets.PairOf(secret)); err != nil {
 		return nil, err //nolint:wrapcheck // it says all
 	}
 	switch {
@@ -114,17 +115,17 @@ func (a *authority) isDue(spec *tenancyv1alpha1.VirtualClusterSpec) bool {
 }
 
 // newAuthority returns an authority that is made now.
-func (s *secrets) newAuthority(name string) (*pki.Authority, *pki.Pair, error) {
+func (s *certificates) newAuthority(name string) (*pki.Authority, *pki.Pair, error) {
 	key, err := pki.NewKey()
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // it says what it did
 	}
-	return s.authorityOf(name, key, s.now)
+	return s.authorityOf(name, key, s.Now)
 }
 
 // authorityOf returns the authority of a key as one that was made then, of a name that no other has.
-func (s *secrets) authorityOf(name string, key crypto.Signer, made time.Time) (*pki.Authority, *pki.Pair, error) {
-	signs, err := pki.AuthorityOf(fmt.Sprintf("%s-%s@%d", s.namespace, name, made.Unix()), key, made)
+func (s *certificates) authorityOf(name string, key crypto.Signer, made time.Time) (*pki.Authority, *pki.Pair, error) {
+	signs, err := pki.AuthorityOf(fmt.Sprintf("%s-%s@%d", s.Namespace, name, made.Unix()), key, made)
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // it says what it did
 	}
@@ -133,28 +134,28 @@ func (s *secrets) authorityOf(name string, key crypto.Signer, made time.Time) (*
 }
 
 // spread returns when what was issued last is shown by all programs.
-func (s *secrets) spread(a *authority) time.Time {
+func (s *certificates) spread(a *authority) time.Time {
 	last := a.since
-	if s.issued.After(last) {
-		last = s.issued
+	if s.Issued().After(last) {
+		last = s.Issued()
 	}
 	return last.Add(spreadPeriod)
 }
 
 // tellTrusted says in a control plane whom its parts trust. The programs that sign tokens read their key once: when it is
 // there for certain they are replaced, by certificates in another order.
-func (s *secrets) tellTrusted(plane *controlplane.ControlPlane) {
+func (s *certificates) tellTrusted(plane *controlplane.ControlPlane) {
 	plane.Trusted = map[string]string{}
 	for name, a := range s.authorities {
 		plane.Trusted[name] = a.trusted()
-		if name == controlplane.ServiceAccounts && a.phase == issuing && !s.now.Before(a.since.Add(spreadPeriod)) {
+		if name == controlplane.ServiceAccounts && a.phase == issuing && !s.Now.Before(a.since.Add(spreadPeriod)) {
 			plane.Trusted[name] = a.trustedBySigner()
 		}
 	}
 }
 
 // sayRotating says how far authorities are replaced, as it is while some part is not whole.
-func (s *secrets) sayRotating(vc *tenancyv1alpha1.VirtualCluster, report *report) {
+func (s *certificates) sayRotating(vc *tenancyv1alpha1.VirtualCluster, report *report) {
 	said, earliest := tenancy.Reason{}, issuing+1
 	for _, name := range controlplane.Authorities() {
 		switch a := s.authorities[name]; {
@@ -193,7 +194,7 @@ type step struct {
 
 // rotate begins the next phase of each authority where it may begin: all parts are whole in this one, and nothing of an
 // earlier one runs. Nor is the last one over before. again is shortened to when it may.
-func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
+func (s *certificates) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, report *report, again *time.Duration) error {
 	steps, begin, err := s.steps(&vc.Spec)
 	if err != nil {
 		return err
@@ -216,7 +217,7 @@ func (s *secrets) rotate(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster
 		if ending != nil {
 			*again = min(*again, s.looksAgain(ending))
 			report.set(tenancyv1alpha1.ConditionRotated, tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: fmt.Sprintf(
-				"It goes on when a pod of before has ended: kubectl -n %s get pod %s", s.namespace, ending.Name)})
+				"It goes on when a pod of before has ended: kubectl -n %s get pod %s", s.Namespace, ending.Name)})
 			return nil
 		}
 	}
@@ -230,15 +231,15 @@ func isOver(steps []step) bool {
 
 // take begins the phases that begin, and says what there is to say. isWished is whether authorities are to be as new as a
 // time.
-func (s *secrets) take(ctx context.Context, steps []step, isWished bool, report *report, again *time.Duration) error {
+func (s *certificates) take(ctx context.Context, steps []step, isWished bool, report *report, again *time.Duration) error {
 	said, errs := tenancy.Reason{}, []error(nil)
 	for _, next := range steps {
 		if next.data != nil {
-			errs = append(errs, s.update(ctx, next.secret, next.data, next.secret.OwnerReferences...))
-			next.waits, next.at = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[next.to]}, s.now
+			errs = append(errs, s.Update(ctx, next.secret, next.data, next.secret.OwnerReferences...))
+			next.waits, next.at = tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[next.to]}, s.Now
 		}
 		if !next.at.IsZero() {
-			*again = min(*again, max(time.Second, next.at.Sub(s.now)))
+			*again = min(*again, max(time.Second, next.at.Sub(s.Now)))
 		}
 		if said.Reason != tenancyv1alpha1.ReasonProgressing && next.waits != (tenancy.Reason{}) {
 			said = next.waits
@@ -256,9 +257,9 @@ func (s *secrets) take(ctx context.Context, steps []step, isWished bool, report 
 }
 
 // steps returns what is next for each authority, and whether a phase of one begins.
-func (s *secrets) steps(spec *tenancyv1alpha1.VirtualClusterSpec) (steps []step, begin bool, err error) {
+func (s *certificates) steps(spec *tenancyv1alpha1.VirtualClusterSpec) (steps []step, begin bool, err error) {
 	for _, name := range controlplane.Authorities() {
-		a, next := s.authorities[name], step{at: s.now}
+		a, next := s.authorities[name], step{at: s.Now}
 		if a.secret != nil {
 			if next, err = s.next(name, a, spec); err != nil {
 				return nil, false, err
@@ -271,9 +272,9 @@ func (s *secrets) steps(spec *tenancyv1alpha1.VirtualClusterSpec) (steps []step,
 }
 
 // wish returns what is wanted of a VirtualCluster, read without a cache.
-func (s *secrets) wish(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*tenancyv1alpha1.VirtualClusterSpec, error) {
+func (s *certificates) wish(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) (*tenancyv1alpha1.VirtualClusterSpec, error) {
 	live := &tenancyv1alpha1.VirtualCluster{}
-	if err := s.reader.Get(ctx, client.ObjectKeyFromObject(vc), live); err != nil {
+	if err := s.Reader.Get(ctx, client.ObjectKeyFromObject(vc), live); err != nil {
 		return nil, fmt.Errorf("getting VirtualCluster %s: %w", client.ObjectKeyFromObject(vc), err)
 	}
 	if live.UID != vc.UID {
@@ -284,10 +285,10 @@ func (s *secrets) wish(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster) 
 
 // ending returns a pod that no Deployment counts and that trusts what it trusted when it began, nil for none: one that is
 // about to end, or makes a backup.
-func (s *secrets) ending(ctx context.Context) (*corev1.Pod, error) {
+func (s *certificates) ending(ctx context.Context) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := s.reader.List(ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: controlplane.Managed()}); err != nil {
-		return nil, fmt.Errorf("listing the pods of %s: %w", s.namespace, err)
+	if err := s.Reader.List(ctx, &pods, client.InNamespace(s.Namespace), client.MatchingLabelsSelector{Selector: controlplane.Managed()}); err != nil {
+		return nil, fmt.Errorf("listing the pods of %s: %w", s.Namespace, err)
 	}
 	backups := labels.SelectorFromSet(controlplane.Labels(controlplane.EtcdBackup))
 	for i := range pods.Items {
@@ -301,21 +302,21 @@ func (s *secrets) ending(ctx context.Context) (*corev1.Pod, error) {
 
 // looksAgain returns when it is looked again whether a pod has ended: nobody tells, and one of a node that is lost never
 // does.
-func (s *secrets) looksAgain(ending *corev1.Pod) time.Duration {
-	if ending.DeletionTimestamp != nil && s.now.After(ending.DeletionTimestamp.Add(mendingPeriod)) {
+func (s *certificates) looksAgain(ending *corev1.Pod) time.Duration {
+	if ending.DeletionTimestamp != nil && s.Now.After(ending.DeletionTimestamp.Add(mendingPeriod)) {
 		return mendingPeriod
 	}
 	return storePeriod
 }
 
 // next returns what is next for an authority.
-func (s *secrets) next(name string, a *authority, spec *tenancyv1alpha1.VirtualClusterSpec) (step, error) {
+func (s *certificates) next(name string, a *authority, spec *tenancyv1alpha1.VirtualClusterSpec) (step, error) {
 	switch a.phase {
 	case trusting:
-		if made := a.next.Made(); s.now.Before(made) { // by a clock that is ahead: what it issues is not valid yet
+		if made := a.next.Made(); s.Now.Before(made) { // by a clock that is ahead: what it issues is not valid yet
 			return step{at: made, waits: tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[trusting]}}, nil
 		}
-		return a.issue(s.now)
+		return a.issue(s.Now)
 	case issuing:
 		return s.distrust(a, spec.DistrustAfter), nil
 	case alone:
@@ -323,7 +324,7 @@ func (s *secrets) next(name string, a *authority, spec *tenancyv1alpha1.VirtualC
 	switch {
 	case !a.isDue(spec):
 		return step{}, nil
-	case s.now.Before(spec.RotateAfter.Time):
+	case s.Now.Before(spec.RotateAfter.Time):
 		return step{at: spec.RotateAfter.Time, waits: tenancy.Reason{
 			Reason: tenancyv1alpha1.ReasonWaiting, Message: "The authorities are replaced from " + spec.RotateAfter.UTC().Format(time.RFC3339) + " on",
 		}}, nil
@@ -347,15 +348,15 @@ func (a *authority) issue(now time.Time) (step, error) {
 	if err != nil {
 		return step{}, err //nolint:wrapcheck // it says what it did
 	}
-	data := dataOf(pair)
+	data := secrets.DataOf(pair)
 	data[previousCertificate], data[crossCertificate] = a.signs.Certificate(), cross
 	return step{data: data, to: issuing}, nil
 }
 
 // distrust lets the authority that signs alone be trusted, once somebody wishes so for a time behind since, and all
 // programs show what it has issued.
-func (s *secrets) distrust(a *authority, after *metav1.Time) step {
-	if shown := s.spread(a); s.now.Before(shown) {
+func (s *certificates) distrust(a *authority, after *metav1.Time) step {
+	if shown := s.spread(a); s.Now.Before(shown) {
 		return step{at: shown, waits: tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: begins[issuing]}}
 	}
 	until, at := "", time.Time{}
@@ -364,10 +365,10 @@ func (s *secrets) distrust(a *authority, after *metav1.Time) step {
 		until = " until spec.distrustAfter, which is not set"
 	case !after.After(a.since):
 		until = fmt.Sprintf(": spec.distrustAfter is to be later than %s, when the new ones began", a.since.UTC().Format(time.RFC3339))
-	case s.now.Before(after.Time):
+	case s.Now.Before(after.Time):
 		until, at = " until "+after.UTC().Format(time.RFC3339), after.Time
 	default:
-		return step{data: dataOf(pairOf(a.secret)), to: alone}
+		return step{data: secrets.DataOf(secrets.PairOf(a.secret)), to: alone}
 	}
 	return step{at: at, waits: tenancy.Reason{
 		Reason: tenancyv1alpha1.ReasonIssuing, Message: begins[issuing] + ", and those of before are trusted" + until,

@@ -17,6 +17,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/secrets"
 )
 
 // keysOf returns the keys of the Secrets of all authorities, which are the same ones.
@@ -243,7 +244,7 @@ func TestARotationThatIsInterrupted(t *testing.T) {
 	require.Equal(t, []string{"tls.crt", "tls.key"}, b.keysOf())
 	require.Equal(t, "True Whole: ", b.rotated())
 	for _, name := range controlplane.Authorities() {
-		authority, err := pki.ParseAuthority(pairOf(b.secret(root, name)))
+		authority, err := pki.ParseAuthority(secrets.PairOf(b.secret(root, name)))
 		require.NoError(t, err)
 		require.True(t, authority.Made().After(now), name)
 	}
@@ -295,7 +296,7 @@ func TestAKeyWithoutACertificate(t *testing.T) {
 	missing, _ := b.conditions()
 	require.Empty(t, missing)
 	require.Equal(t, key, b.secret(root, controlplane.ServiceAccounts).Data[corev1.TLSPrivateKeyKey])
-	signs, err := pki.ParseAuthority(pairOf(b.secret(root, controlplane.ServiceAccounts)))
+	signs, err := pki.ParseAuthority(secrets.PairOf(b.secret(root, controlplane.ServiceAccounts)))
 	require.NoError(t, err)
 	require.WithinDuration(t, b.clock.Now().Add(-time.Hour), signs.Made(), time.Second)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,14 +13,6 @@ import (
 	"github.com/superpool/superpool/internal/skew"
 	"github.com/superpool/superpool/internal/tenancy"
 )
-
-// validity returns how long the certificates of a tenant are valid.
-func (r *Reconciler) validity(vc *tenancyv1alpha1.VirtualCluster) time.Duration {
-	if days := vc.Spec.PKIExpireDays; days > 0 {
-		return time.Duration(days) * 24 * time.Hour
-	}
-	return r.Validity
-}
 
 // version returns the ClusterVersion that a VirtualCluster names, in the short form, or why there is none. The report says
 // what of it is left out.

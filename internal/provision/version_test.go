@@ -14,6 +14,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/pki"
+	"github.com/superpool/superpool/internal/provision/secrets"
 )
 
 // TestBundles: a ClusterVersion that is written as StatefulSets has images of another one, and what is wrong with either is
@@ -75,7 +76,7 @@ func TestDaysOfCertificates(t *testing.T) {
 	ends := func(days int) {
 		t.Helper()
 		require.WithinDuration(t, b.clock.Now().Add(time.Duration(days)*24*time.Hour), b.vc().Status.CertificatesExpire.Time, time.Minute)
-		_, ends := pki.Life(pairOf(b.secret(root, "apiserver")))
+		_, ends := pki.Life(secrets.PairOf(b.secret(root, "apiserver")))
 		require.WithinDuration(t, b.vc().Status.CertificatesExpire.Time, ends, time.Minute)
 	}
 	ends(7)

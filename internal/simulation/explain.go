@@ -38,20 +38,28 @@ func Live(ctx context.Context, meta client.Reader) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading virtual Nodes: %w", err)
 	}
-	placements := &schedulerv1alpha1.NamespacePlacementList{}
-	err = eachPage(ctx, meta, placements, func() {
-		for i := range placements.Items {
-			pool.Placements = append(pool.Placements, placements.Items[i].DeepCopy())
+	if pool.Placements, err = Placements(ctx, meta); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(pool.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return pool, nil
+}
+
+// Placements reads NamespacePlacements of the meta cluster, sorted by tenant and name.
+func Placements(ctx context.Context, meta client.Reader, options ...client.ListOption) (placements []*schedulerv1alpha1.NamespacePlacement, err error) {
+	list := &schedulerv1alpha1.NamespacePlacementList{}
+	err = eachPage(ctx, meta, list, func() {
+		for i := range list.Items {
+			placements = append(placements, list.Items[i].DeepCopy())
 		}
-	})
+	}, options...)
 	if err != nil {
 		return nil, fmt.Errorf("reading NamespacePlacements: %w", err)
 	}
-	slices.SortFunc(pool.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(pool.Placements, func(a, b *schedulerv1alpha1.NamespacePlacement) int {
+	slices.SortFunc(placements, func(a, b *schedulerv1alpha1.NamespacePlacement) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return pool, nil
+	return placements, nil
 }
 
 // eachPage lists objects and calls read with each page of them.

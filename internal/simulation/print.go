@@ -151,10 +151,11 @@ func (p *Page) Line(format string, args ...any) {
 	p.print(printable(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// printable replaces control characters: files may hold anything, and a terminal obeys some of them.
+// printable replaces control characters and those that turn the direction of writing: files may hold anything, and a
+// terminal obeys some of them.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return unicode.ReplacementChar
 		}
 		return r

@@ -66,6 +66,8 @@ type Namespace struct {
 	// Before and Placements are the slices per super cluster, at first and in the end.
 	Before     map[string]int32 `json:"before,omitempty"`
 	Placements map[string]int32 `json:"placements,omitempty"`
+	// Stays is the super clusters that are drained, or lost, in which it stays as it does not fit elsewhere.
+	Stays []string `json:"stays,omitempty"`
 	// Change is what happens to it.
 	Change Change `json:"change,omitempty"`
 	// Missing is what is not placed, as cpu=300m.
@@ -88,7 +90,7 @@ type Reason struct {
 	Reason string `json:"reason"`
 }
 
-// SuperCluster is how full a super cluster is in the end.
+// SuperCluster is how full a super cluster is.
 type SuperCluster struct {
 	Name string `json:"name"`
 	// State is why it takes nothing new, as cordoned. "": it does.
@@ -148,7 +150,11 @@ func Simulate(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool 
 		key := client.ObjectKeyFromObject(outcome.Placement)
 		report.Namespaces = append(report.Namespaces, namespaceOf(pool.Placements[i], outcome, pool.Invalid[key]))
 	}
-	report.SuperClusters = utilisation(pool.Nodes, outcomes)
+	after := make([]*schedulerv1alpha1.NamespacePlacement, len(outcomes))
+	for i := range outcomes {
+		after[i] = outcomes[i].Placement
+	}
+	report.SuperClusters = Utilised(pool.Nodes, after)
 	return report, nil
 }
 
@@ -211,8 +217,8 @@ func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Ou
 	}
 	switch missing := placement.Lacking(after); {
 	case !missing.IsZero():
-		n.Change, n.Missing = Waits, missing.String()
-		if n.isLess() { // what is to leave stays until it fits elsewhere
+		n.Change, n.Missing, n.Stays = Waits, missing.String(), stays(after)
+		if len(n.Stays) > 0 && n.isLess() { // what is to leave stays until it fits elsewhere
 			n.Placements = n.Before
 		}
 		n.Why = cmp.Or(invalid, outcome.Why.Message)
@@ -228,6 +234,20 @@ func namespaceOf(before *schedulerv1alpha1.NamespacePlacement, outcome placer.Ou
 		n.Change = Grows
 	}
 	return n
+}
+
+// stays returns the super clusters that a namespace is to leave and for which it has no place elsewhere.
+func stays(np *schedulerv1alpha1.NamespacePlacement) (clusters []string) {
+	if placement.Displaced(np).IsZero() {
+		return nil
+	}
+	for i := range np.Status.Placements {
+		part := &np.Status.Placements[i]
+		if leaving := part.Leaving; leaving != nil && (leaving.Reason == schedulerv1alpha1.LeavingDrained || leaving.Reason == schedulerv1alpha1.LeavingLost) {
+			clusters = append(clusters, part.Cluster)
+		}
+	}
+	return clusters
 }
 
 // isLess reports whether the namespace has less in any super cluster than before.
@@ -259,12 +279,13 @@ func counts(placements []schedulerv1alpha1.ClusterPlacement) map[string]int32 {
 	return all
 }
 
-// utilisation returns how full super clusters are.
-func utilisation(nodes []*corev1.Node, outcomes []placer.Outcome) []SuperCluster {
+// Utilised returns how full super clusters are, sorted by name: those that have a virtual Node, and others in which
+// something is reserved.
+func Utilised(nodes []*corev1.Node, placements []*schedulerv1alpha1.NamespacePlacement) []SuperCluster {
 	reserved := map[string]slice.Amounts{}
-	for _, outcome := range outcomes {
-		for i := range outcome.Placement.Status.Placements {
-			p := &outcome.Placement.Status.Placements[i]
+	for _, np := range placements {
+		for i := range np.Status.Placements {
+			p := &np.Status.Placements[i]
 			reserved[p.Cluster] = reserved[p.Cluster].Plus(slice.Of(p.Reserved))
 		}
 	}

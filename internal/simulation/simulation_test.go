@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -92,9 +93,34 @@ func TestSimulateADrain(t *testing.T) {
 	require.Equal(t, map[string]int32{"r2": 2}, report.Namespaces[0].Placements)
 	require.Equal(t, simulation.Waits, report.Namespaces[1].Change)
 	require.Equal(t, map[string]int32{"r1": 2}, report.Namespaces[1].Placements)
+	require.Equal(t, []string{"r1"}, report.Namespaces[1].Stays)
 	require.Equal(t, "cpu=6", report.Namespaces[1].Missing)
 	require.NotEmpty(t, report.Namespaces[1].Why)
 	require.Empty(t, web.Status.Placements[0].Leaving, "the pool is not changed")
+}
+
+// TestSimulateADrainOfWhatGrows: what leaves moves though there is no room to grow, and what has begun to leave stays until
+// there is.
+func TestSimulateADrainOfWhatGrows(t *testing.T) {
+	node := func(name, cpu string) *corev1.Node {
+		node := builders.Node(name).Label(schedulerv1alpha1.LabelVirtualNode, name).Obj()
+		node.Status.Allocatable = builders.Resources("cpu", cpu)
+		return node
+	}
+	grows := builders.Placement("tenant-a", "grows").Quota("cpu", "9").Slice("cpu", "1").Held("r1", 2, "cpu", "2").Obj()
+	leaves := builders.Placement("tenant-b", "leaves").Quota("cpu", "6").Slice("cpu", "3").Held("r1", 0, "cpu", "6").Obj()
+	leaves.Status.Placements[0].Leaving = &schedulerv1alpha1.Leaving{Reserved: builders.Resources("cpu", "6"), Reason: schedulerv1alpha1.LeavingDrained}
+	leaves.Status.Displaced = &schedulerv1alpha1.Displaced{Resources: builders.Resources("cpu", "6")}
+	pool := &simulation.Pool{Nodes: []*corev1.Node{node("r1", "20"), node("r2", "4")}, Placements: []*schedulerv1alpha1.NamespacePlacement{grows, leaves}}
+	require.NoError(t, pool.Drain("r1"))
+	report, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), pool)
+	require.NoError(t, err)
+	require.Equal(t, simulation.Waits, report.Namespaces[0].Change)
+	require.Equal(t, map[string]int32{"r2": 2}, report.Namespaces[0].Placements)
+	require.Empty(t, report.Namespaces[0].Stays)
+	require.Equal(t, "cpu=7", report.Namespaces[0].Missing)
+	require.Equal(t, simulation.Waits, report.Namespaces[1].Change)
+	require.Equal(t, []string{"r1"}, report.Namespaces[1].Stays)
 }
 
 func TestSimulateOfAnEmptyPool(t *testing.T) {
@@ -254,10 +280,10 @@ func FuzzRead(f *testing.F) {
 
 func TestPrintHidesControlCharacters(t *testing.T) {
 	t.Parallel()
-	report := &simulation.Report{Namespaces: []simulation.Namespace{{Tenant: "a\x1b[2J", Name: "b\tc\nd", Change: simulation.Waits, Why: "no\x07"}}}
+	report := &simulation.Report{Namespaces: []simulation.Namespace{{Tenant: "a\x1b[2J", Name: "b\tc\nd", Change: simulation.Waits, Why: "no\x07\u202e\u2028"}}}
 	var out bytes.Buffer
 	require.NoError(t, report.Print(&out, simulation.Table))
-	require.Equal(t, -1, strings.IndexFunc(out.String(), func(r rune) bool { return r < ' ' && r != '\n' }))
+	require.Equal(t, -1, strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) }))
 	_, err := simulation.ParseFormat("xml")
 	require.EqualError(t, err, `"xml" is no format: use table or json`)
 }

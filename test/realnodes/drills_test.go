@@ -192,8 +192,10 @@ func (d *drilled) drill(t *testing.T, what string, happens func()) {
 	began := time.Now()
 	happens()
 	var tenant *cluster
+	last := ""
 	until := func(condition wait.ConditionWithContextFunc) float64 {
-		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), interval, 5*time.Minute, true, condition), what)
+		err := wait.PollUntilContextTimeout(t.Context(), interval, 5*time.Minute, true, condition)
+		require.NoError(t, err, "%s: %s", what, last)
 		return time.Since(began).Seconds()
 	}
 	writes := until(func(ctx context.Context) (bool, error) {
@@ -202,12 +204,14 @@ func (d *drilled) drill(t *testing.T, what string, happens func()) {
 		tenant = d.meta.tenantOf(t, d.name)
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("drill-%d", d.written), Namespace: "default"}}
 		_, err := tenant.client.CoreV1().ConfigMaps("default").Create(ctx, config, metav1.CreateOptions{})
+		last = fmt.Sprint("a write: ", err)
 		return err == nil || strings.Contains(err.Error(), "already exists"), nil
 	})
 	d.written++
 	whole := until(func(ctx context.Context) (bool, error) {
 		said, err := d.meta.try(t, "default", "get", "virtualcluster", d.name, "-o", `jsonpath={.status.conditions[?(@.type=="UpToDate")].status}`)
 		ready, others := d.meta.try(t, d.key, "get", "statefulset/etcd", "deployment/kube-apiserver", "deployment/kube-controller-manager", "-o", `jsonpath={range .items[*]}{.status.readyReplicas} {end}`)
+		last = fmt.Sprintf("UpToDate is %s, and so many are ready of each: %s; %v %v", said, ready, err, others)
 		return err == nil && others == nil && said == "True" && ready == fmt.Sprintf("%d %d 1 ", d.members, d.servers), nil
 	})
 	list, err := tenant.client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})

@@ -1,5 +1,5 @@
-// Package app is the command line of kubectl-vc. Each verb changes a VirtualCluster, and says what becomes of it until that
-// is so.
+// Package app is the command line of kubectl-vc. Each verb changes a VirtualCluster or a virtual Node, and says what becomes
+// of it until that is so, or shows what there is.
 package app
 
 import (
@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +25,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/version"
 )
 
 // resource is how kubectl names VirtualClusters.
@@ -51,10 +53,11 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	c := &cli{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
 	ctrl.SetLogger(logr.Discard())
 	command := &cobra.Command{
-		Use:   "kubectl-vc",
-		Short: "Make, use and change the tenants of a pool",
-		Long: `kubectl vc makes, uses and changes the tenants of a pool: VirtualClusters of the meta cluster, which your kubeconfig reaches.
-What kubectl does is not here: kubectl get virtualclusters, kubectl describe virtualcluster NAME.`,
+		Use:     "kubectl-vc",
+		Version: version.String(),
+		Short:   "Make, use and change the tenants of a pool, and look after its super clusters",
+		Long: `kubectl vc makes, uses and changes the tenants of a pool: VirtualClusters of the meta cluster, which your kubeconfig reaches. It shows
+how full super clusters are, and empties them. What kubectl does is not here: kubectl get, edit, logs.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl vc"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -62,46 +65,50 @@ What kubectl does is not here: kubectl get virtualclusters, kubectl describe vir
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.CompletionOptions.HiddenDefaultCmd = true // its scripts complete kubectl-vc, and not kubectl vc
+	command.CompletionOptions.HiddenDefaultCmd = true           // its scripts complete kubectl-vc, and not kubectl vc
+	command.Flags().Bool("version", false, "print the version") // without -v, which is another flag of kubectl
 	c.flags.AddFlags(command.PersistentFlags())
 	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others
 	})
-	command.AddCommand(c.create(), c.delete(), c.kubeconfig(), c.exec())
+	command.AddCommand(c.create(), c.delete(), c.kubeconfig(), c.exec(), c.list(), c.describe(), c.pool(), c.drain())
 	for _, change := range changes() {
 		command.AddCommand(c.change(&change))
+	}
+	for _, change := range nodeChanges() {
+		command.AddCommand(c.nodeChange(&change))
 	}
 	return command
 }
 
-// Execute runs the command with the arguments of the process, and returns its exit code: that of the command that exec ran,
-// else 1 for an error, which it prints.
+// Execute runs the command with the arguments of the process, prints its error, and returns its exit code.
 func Execute(ctx context.Context, streams genericiooptions.IOStreams) int {
 	err := NewCommand(streams).ExecuteContext(ctx)
 	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) { // that of a command has said itself why
+		_, _ = fmt.Fprintln(streams.ErrOut, "error:", line(err.Error())) // nobody reads it who has closed it
+	}
+	return ExitCode(err)
+}
+
+// ExitCode returns the exit code for an error of the command: that of the command that exec ran, 3 where something does not
+// fit into the pool, else 1.
+func ExitCode(err error) int {
+	var ended *exec.ExitError
+	var unfit *simulation.DoesNotFit
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &ended): // it has said itself why
+	case errors.As(err, &unfit):
+		return unfit.ExitCode()
+	case errors.As(err, &ended):
 		if status, is := ended.Sys().(syscall.WaitStatus); is && status.Signaled() {
 			const signalled = 128 // as shells have it
 			return signalled + int(status.Signal())
 		}
 		return ended.ExitCode()
-	default:
-		_, _ = fmt.Fprintln(streams.ErrOut, "error:", line(err.Error())) // nobody reads it who has closed it
-		return 1
 	}
-}
-
-// line returns a text as a line for a terminal: some of it is that of a tenant, who may write what moves a cursor.
-func line(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
+	return 1
 }
 
 // named returns how a VirtualCluster is named behind a verb.
@@ -122,7 +129,7 @@ func (c *cli) connect() (client.Client, string, error) {
 		return nil, "", err //nolint:wrapcheck // as above
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme), schedulerv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, "", fmt.Errorf("building the scheme: %w", err)
 	}
 	cluster, err := client.New(config, client.Options{Scheme: scheme})
@@ -151,7 +158,7 @@ func (c *cli) get(ctx context.Context, name string) (client.Client, *tenancyv1al
 
 // names completes an argument, or the value of a flag, by the names of the objects that there are of a list's kind, in the
 // namespace that is meant.
-func (c *cli) names(list client.ObjectList) cobra.CompletionFunc {
+func (c *cli) names(list client.ObjectList, options ...client.ListOption) cobra.CompletionFunc {
 	return func(command *cobra.Command, _ []string, _ string) (names []string, directive cobra.ShellCompDirective) {
 		directive = cobra.ShellCompDirectiveNoFileComp
 		*c.flags.Timeout = completionTimeout.String()
@@ -159,7 +166,7 @@ func (c *cli) names(list client.ObjectList) cobra.CompletionFunc {
 		if err != nil {
 			return nil, directive
 		}
-		if err := cluster.List(command.Context(), list, client.InNamespace(namespace)); err != nil {
+		if err := cluster.List(command.Context(), list, append(options, client.InNamespace(namespace))...); err != nil {
 			return nil, directive
 		}
 		_ = meta.EachListItem(list, func(object runtime.Object) error { // it returns what this returns
@@ -173,7 +180,20 @@ func (c *cli) names(list client.ObjectList) cobra.CompletionFunc {
 
 // ofTenant lets a verb have the name of a VirtualCluster as its first argument.
 func (c *cli) ofTenant(command *cobra.Command) *cobra.Command {
-	names := c.names(&tenancyv1alpha1.VirtualClusterList{})
+	return completed(command, c.names(&tenancyv1alpha1.VirtualClusterList{}))
+}
+
+// ofSuperCluster lets a verb have the name of a super cluster as its first argument.
+func (c *cli) ofSuperCluster(command *cobra.Command) *cobra.Command {
+	return completed(command, c.superClusters())
+}
+
+func (c *cli) superClusters() cobra.CompletionFunc {
+	return c.names(&corev1.NodeList{}, client.HasLabels{schedulerv1alpha1.LabelVirtualNode})
+}
+
+// completed lets names complete the first argument of a verb.
+func completed(command *cobra.Command, names cobra.CompletionFunc) *cobra.Command {
 	command.ValidArgsFunction = func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

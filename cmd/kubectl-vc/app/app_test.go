@@ -223,12 +223,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestLine: what others say is a line without what moves a cursor.
-func TestLine(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, " ]0;x [2J   0s  the pool serves it ü", line("\x1b]0;x\x1b[2J\r\n 0s  the pool serves it\u009bü"))
-}
-
 // TestCurrent: of a kubeconfig that somebody else wrote the current context is used, and none that runs a program or has none.
 func TestCurrent(t *testing.T) {
 	t.Parallel()

@@ -76,6 +76,7 @@ func (c *cli) remove(ctx context.Context, name string, yes bool, dry dryRun, w w
 // ask asks a person, and returns an error unless the answer is yes.
 func (c *cli) ask(ctx context.Context, question string) error {
 	if in, isFile := c.In.(*os.File); isFile && !term.IsTerminal(int(in.Fd())) {
+		_, _ = fmt.Fprintln(c.ErrOut, question) // as below
 		return errors.New("nobody is there to ask: use --yes")
 	}
 	_, _ = fmt.Fprintf(c.ErrOut, "%s [y/N] ", question) // nobody answers who does not read it

@@ -16,7 +16,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
 
-// lookPeriod is how often a VirtualCluster is looked at that is waited for.
+// lookPeriod is how often what is waited for is looked at.
 const lookPeriod = 500 * time.Millisecond
 
 // waiting is whether a verb waits until what it wished for is so, and how long.
@@ -26,48 +26,73 @@ type waiting struct {
 }
 
 func (w *waiting) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&w.wait, "wait", true, "wait until it is so, and say meanwhile what is waited for")
-	flags.DurationVar(&w.timeout, "timeout", 10*time.Minute, "how long to wait. What was wished for stays wished for")
+	const most = 10 * time.Minute
+	w.addFlagsFor(flags, most)
 }
 
-// state is how far a VirtualCluster is: done, or refused for good, or on its way, with what there is to say.
+// addFlagsFor adds the flags of what takes so long at most, as a rule.
+func (w *waiting) addFlagsFor(flags *pflag.FlagSet, most time.Duration) {
+	flags.BoolVar(&w.wait, "wait", true, "wait until it is so, and say meanwhile what is waited for")
+	flags.DurationVar(&w.timeout, "timeout", most, "how long to wait. What was wished for stays wished for")
+}
+
+// state is how far something is: done, or refused for good, or on its way, with what there is to say.
 type state struct {
 	done    bool
 	refused bool
 	says    string
+	// more is what is said below that, once.
+	more []string
 }
 
 // follow says what becomes of a VirtualCluster until it is what was wished for, or is refused. gone is the state where there
 // is none any more, or another one of its name.
 func (c *cli) follow(ctx context.Context, cluster client.Client, wished *tenancyv1alpha1.VirtualCluster, w waiting, of func(*tenancyv1alpha1.VirtualCluster) state, gone state) error {
+	key := client.ObjectKeyFromObject(wished)
+	return c.await(ctx, resource+"/"+key.Name, w, func(ctx context.Context) (state, error) {
+		vc := &tenancyv1alpha1.VirtualCluster{}
+		switch err := cluster.Get(ctx, key, vc); {
+		case apierrors.IsNotFound(err):
+			return gone, nil
+		case err != nil:
+			return state{}, err //nolint:wrapcheck // it says what it did
+		case vc.UID != wished.UID:
+			return gone, nil
+		}
+		return of(vc), nil
+	})
+}
+
+// await looks at something until it is done or refused, and says how far it is when that has become something else. what is
+// how an error names it.
+func (c *cli) await(ctx context.Context, what string, w waiting, look func(ctx context.Context) (state, error)) error {
 	if !w.wait {
 		return nil
 	}
-	begun, now, key := time.Now(), state{}, client.ObjectKeyFromObject(wished)
+	begun, now := time.Now(), state{}
 	err := wait.PollUntilContextTimeout(ctx, lookPeriod, w.timeout, true, func(context.Context) (bool, error) { // a look that has begun is not cut off
-		before, vc := now, &tenancyv1alpha1.VirtualCluster{}
-		switch err := cluster.Get(ctx, key, vc); {
-		case apierrors.IsNotFound(err):
-			now = gone
+		before := now
+		switch looked, err := look(ctx); {
 		case err != nil && ctx.Err() == nil:
 			now = state{says: err.Error()} // the meta cluster may be away for a while
-		case err != nil: // it has been waited for long enough
-		case vc.UID != wished.UID:
-			now = gone
-		default:
-			now = of(vc)
+		case err == nil:
+			now = looked
 		}
 		now.says = line(now.says)
 		if now.says != "" && now.says != before.says && !now.refused {
 			_, _ = fmt.Fprintf(c.ErrOut, "%5s  %s\n", time.Since(begun).Round(time.Second), now.says) // nobody reads it who has closed it
 		}
+		for _, text := range now.more {
+			_, _ = fmt.Fprintf(c.ErrOut, "       %s\n", line(text)) // as above
+		}
+		now.more = nil
 		return now.done || now.refused, nil
 	})
 	switch {
 	case now.refused:
-		return fmt.Errorf("%s/%s: %s", resource, key.Name, now.says)
+		return fmt.Errorf("%s: %s", what, now.says)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return fmt.Errorf("%s/%s is not there after %s: %s", resource, key.Name, w.timeout, now.says)
+		return fmt.Errorf("%s is not there after %s: %s", what, w.timeout, now.says)
 	}
 	return err //nolint:wrapcheck // it is that of the context
 }

@@ -48,6 +48,7 @@ import (
 	"github.com/superpool/superpool/internal/syncer/kinds/choice"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
@@ -198,8 +199,9 @@ func NewCommand() (*cobra.Command, error) {
 		return nil, err
 	}
 	command := &cobra.Command{
-		Use:   "syncer",
-		Short: "Connects one super cluster of the pool to its tenants",
+		Use:     "syncer",
+		Version: version.String(),
+		Short:   "Connects one super cluster of the pool to its tenants",
 		Long: `syncer connects one super cluster of the pool to the tenants that hold placements in it. It writes what their pods need into
 namespaces of the super cluster, and the status of the pods, their Nodes and bindings into the tenants.
 

@@ -40,7 +40,9 @@ import (
 	"github.com/superpool/superpool/internal/metricsauth"
 	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/internal/provision"
+	"github.com/superpool/superpool/internal/provision/stores"
 	"github.com/superpool/superpool/internal/skew"
+	"github.com/superpool/superpool/internal/version"
 )
 
 // maxPrefixes bounds the ranges of a flag: a NetworkPolicy of each tenant has them.
@@ -156,8 +158,9 @@ func parsePrefixes(flag string, texts []string) (prefixes []netip.Prefix, err er
 func NewCommand() *cobra.Command {
 	options := NewOptions()
 	command := &cobra.Command{
-		Use:   "vc-manager",
-		Short: "Makes the control planes of tenants",
+		Use:     "vc-manager",
+		Version: version.String(),
+		Short:   "Makes the control planes of tenants",
 		Long: `vc-manager makes the control plane of each VirtualCluster that names a ClusterVersion: etcd, kube-apiserver and kube-controller-manager,
 as pods in the tenant's root namespace of the meta cluster. It renews their certificates and upgrades them.
 
@@ -207,8 +210,12 @@ func Run(ctx context.Context, options *Options) error {
 	if err != nil {
 		return err
 	}
+	kept := stores.New(stores.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: stores.DialEtcd, DialShared: stores.DialShared,
+		Manager: network.Manager, Validity: options.CertificateValidity, Workers: provision.ConcurrentTenants,
+	})
 	reconciler := &provision.Reconciler{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, DialEtcd: provision.DialEtcd, DialShared: provision.DialShared, DialTenant: provision.DialTenant, LookUp: lookUp,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Stores: kept, DialTenant: provision.DialTenant, LookUp: lookUp,
 		Validity: options.CertificateValidity, AgentsNamespace: options.AgentsNamespace, Network: network, BaseVersion: options.BaseVersion,
 	}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {

@@ -45,6 +45,7 @@ import (
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/internal/tenantclient"
 	"github.com/superpool/superpool/internal/tenants"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/internal/virtualclusters"
 )
 
@@ -65,8 +66,9 @@ func NewCommand(plugins ...Option) *cobra.Command {
 	options := NewOptions()
 	options.Plugins = plugins
 	cmd := &cobra.Command{
-		Use:   component,
-		Short: "Place tenant namespaces and their pods over a pool of super clusters",
+		Use:     component,
+		Version: version.String(),
+		Short:   "Place tenant namespaces and their pods over a pool of super clusters",
 		Long: `vc-scheduler watches tenant control planes and super clusters. It cuts the ResourceQuota of each tenant namespace into slices,
 places the slices over the super clusters, and picks a super cluster for each tenant pod.`,
 		Example: `  # Run against the meta cluster of a kubeconfig, with the built-in scheduler profiles

@@ -27,6 +27,7 @@ import (
 
 	"github.com/superpool/superpool/internal/metricsauth"
 	"github.com/superpool/superpool/internal/tenancy"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/internal/vnagent"
 	"github.com/superpool/superpool/internal/vnagent/backend"
 	"github.com/superpool/superpool/internal/vnagent/pods"
@@ -184,8 +185,9 @@ func (o *Options) kubeletAddress() (string, error) {
 func NewCommand() *cobra.Command {
 	options := NewOptions(os.Getenv)
 	command := &cobra.Command{
-		Use:   "vn-agent",
-		Short: "Serves the kubelet API of a super cluster's nodes to tenants' API servers",
+		Use:     "vn-agent",
+		Version: version.String(),
+		Short:   "Serves the kubelet API of a super cluster's nodes to tenants' API servers",
 		Long: `vn-agent answers tenants' API servers in place of the kubelets of a super cluster: logs, exec, attach, port-forward, and the
 metrics of pods. Each tenant can reach its own pods and nothing else.
 

@@ -43,6 +43,10 @@ type Kind interface {
 	Keys() []Key
 }
 
+// Runner is a Kind that computes besides what takes too long for a worker: the engine runs it with its workers, and waits
+// until Run has returned, which it does once ctx has ended.
+type Runner interface{ Run(ctx context.Context) }
+
 // Options configure an Engine.
 type Options struct {
 	// Clock measures delays and the patrol's period; nil means the real one.
@@ -153,6 +157,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	for i, kind := range e.kinds {
 		group.Go(func() { errs[i] = controllers[i].Start(ctx) })
 		group.Go(func() { e.patrol(ctx, kind) })
+		if runner, is := kind.(Runner); is {
+			group.Go(func() { runner.Run(ctx) })
+		}
 	}
 	group.Wait()
 	return errors.Join(errs...)

@@ -98,6 +98,35 @@ func TestWaitFor(t *testing.T) {
 	require.Zero(t, engine.DelayOf(nil))
 }
 
+// runner is a kind that does something besides.
+type runner struct {
+	kind
+	run func(ctx context.Context)
+}
+
+func (r runner) Run(ctx context.Context) { r.run(ctx) }
+
+// TestEngineRunsKinds: the engine runs what a kind does besides, and waits for its end.
+func TestEngineRunsKinds(t *testing.T) {
+	t.Parallel()
+	metrics, err := engine.NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	begun, ended := make(chan struct{}), false
+	made, err := engine.New(engine.Options{}, metrics, runner{run: func(ctx context.Context) {
+		close(begun)
+		<-ctx.Done()
+		ended = true
+	}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(t, ktesting.DefaultConfig)))
+	go func() {
+		<-begun
+		cancel()
+	}()
+	require.NoError(t, made.Run(ctx))
+	require.True(t, ended)
+}
+
 // TestKindsOfOneName: what is behind a colon in a key is for the Kind of the name before it.
 func TestKindsOfOneName(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -157,6 +158,27 @@ func TokenKey(volume, source int) string { return fmt.Sprintf("token-%d-%d", vol
 
 // TrustBundleKey is the data key of a trust bundle in a source of a volume, in the Secret with the tokens of the pod.
 func TrustBundleKey(volume, source int) string { return fmt.Sprintf("bundle-%d-%d", volume, source) }
+
+// CertificateFile is a data key with a certificate of a pod, in the Secret with its tokens, and the file that it becomes.
+type CertificateFile struct {
+	corev1.KeyToPath
+	// HasKey and HasChain are whether it holds the private key, and after that the chain.
+	HasKey, HasChain bool
+}
+
+// CertificateFiles are those of the certificate that a source of a volume asks for.
+func CertificateFiles(volume, source int, projection *corev1.PodCertificateProjection) (files []CertificateFile) {
+	add := func(name, path string, hasKey, hasChain bool) {
+		if path != "" {
+			dataKey := fmt.Sprintf("certificate-%d-%d-%s", volume, source, name)
+			files = append(files, CertificateFile{KeyToPath: corev1.KeyToPath{Key: dataKey, Path: path, User: projection.User}, HasKey: hasKey, HasChain: hasChain})
+		}
+	}
+	add("bundle", projection.CredentialBundlePath, true, true)
+	add("key", projection.KeyPath, true, false)
+	add("chain", projection.CertificateChainPath, false, true)
+	return files
+}
 
 // APIServerService is the Service of an API server, in namespace default.
 const APIServerService = "kubernetes"

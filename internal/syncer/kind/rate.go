@@ -43,6 +43,13 @@ func (t telling) Reconcile(ctx context.Context, key engine.Key, waited time.Dura
 	return after, err //nolint:wrapcheck // it is the kind's
 }
 
+// Run implements engine.Runner.
+func (t telling) Run(ctx context.Context) {
+	if runner, is := t.Kind.(engine.Runner); is {
+		runner.Run(ctx)
+	}
+}
+
 // tellRate records an Event on a tenant's object, or on its namespace.
 func (e *Env) tellRate(key engine.Key) {
 	tenant := e.Tenant(key.Tenant)

@@ -59,6 +59,11 @@ const (
 	// ReasonFailedTrustBundle: a ClusterTrustBundle that a pod projects is missing in the tenant's control plane, or cannot
 	// be read there, or the bundles of the pod or of the tenant are too many or too large. The pod keeps those that it has.
 	ReasonFailedTrustBundle = "FailedTrustBundle"
+	// ReasonFailedPodCertificate: a certificate that a pod projects (podCertificate) is not there, or is not renewed: the
+	// tenant's control plane serves no PodCertificateRequests or refuses them, the signer denies the request or lets it
+	// wait, or what it issued is not of the request or too large. A pod without it does not start; one that runs keeps
+	// what it has.
+	ReasonFailedPodCertificate = "FailedPodCertificate"
 	// ReasonTenantLimit: the tenant's objects of this kind in the super cluster, or their size, reach a limit of the
 	// TenantPolicy, or one object holds more than may go down. The syncer does not create the super object, or leaves
 	// it as it is, until there is room, or the object is smaller.
@@ -93,9 +98,6 @@ const (
 	// more than 64, or was given another one when it had had 128 in the super cluster, where none is taken back. It is
 	// there without them.
 	ReasonTolerationsLeftOut = "TolerationsLeftOut"
-	// ReasonPodCertificateLeftOut: a pod projects a certificate that a signer would issue (podCertificate). It is there
-	// without it, and without that file.
-	ReasonPodCertificateLeftOut = "PodCertificateLeftOut"
 	// ReasonFieldLeftOut: a pod is in a scheduling group or names responders to evictions (schedulingGroup,
 	// evictionResponders). It is there without them: they are objects of the tenant.
 	ReasonFieldLeftOut = "FieldLeftOut"

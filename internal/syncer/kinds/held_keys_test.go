@@ -41,7 +41,7 @@ func TestWhatAKeyHolds(t *testing.T) { //nolint:paralleltest // see above
 		{name: "waits", kind: "service", warned: []string{""}, everywhere: true},
 		{name: "refused pod", kind: kind.Pod, warned: []string{""}},
 		// Without "readiness": only large ones have that, of which limits.cachedBytes lets few in.
-		{name: "pod that waits everywhere", kind: kind.Pod, warned: []string{"", "tolerations", "certificates"}, everywhere: true},
+		{name: "pod that waits everywhere", kind: kind.Pod, warned: []string{"", "tolerations", "objects"}, everywhere: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) { //nolint:paralleltest // see above
 			env, untaken, moments := &kind.Env{}, &choice.Untaken{}, &pods.Moments{}

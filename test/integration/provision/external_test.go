@@ -40,22 +40,41 @@ func newExternal(t *testing.T, k *kubelet) *external {
 	t.Helper()
 	authority, err := pki.NewAuthority("etcd")
 	require.NoError(t, err)
-	address := k.first + "250"
+	return startExternal(t, authority, k.bin, k.folder, k.first+"250")
+}
+
+// startExternal is newExternal for one at an address of this machine, whose certificate an authority signs, with more
+// flags.
+func startExternal(t *testing.T, authority *pki.Authority, bin, folder, address string, flags ...string) *external {
+	t.Helper()
 	e := &external{url: "https://" + net.JoinHostPort(address, "2379"), authority: authority}
 	file := filepath.Join(t.TempDir(), "etcd")
 	served, err := authority.Issue(pki.Certificate{User: "etcd", IPs: []net.IP{net.ParseIP(address)}})
 	require.NoError(t, err)
 	require.NoError(t, served.Write(file))
 	require.NoError(t, os.WriteFile(file+"-ca.crt", authority.Certificate(), 0o600))
-	process, err := launch.Run(k.folder, "external-etcd", []string{
-		filepath.Join(k.bin, "etcd"), "--data-dir=" + t.TempDir(), "--unsafe-no-fsync", "--log-level=warn", "--listen-client-urls=" + e.url, "--advertise-client-urls=" + e.url,
+	process, err := launch.Run(folder, "external-etcd", append([]string{
+		filepath.Join(bin, "etcd"), "--data-dir=" + t.TempDir(), "--unsafe-no-fsync", "--log-level=warn", "--listen-client-urls=" + e.url, "--advertise-client-urls=" + e.url,
 		"--listen-peer-urls=http://" + net.JoinHostPort(address, "2380"), "--initial-advertise-peer-urls=http://" + net.JoinHostPort(address, "2380"),
 		"--initial-cluster=default=http://" + net.JoinHostPort(address, "2380"),
 		"--client-cert-auth", "--cert-file=" + file + ".crt", "--key-file=" + file + ".key", "--trusted-ca-file=" + file + "-ca.crt",
-	})
+	}, flags...))
 	require.NoError(t, err)
 	t.Cleanup(process.Kill)
 	return e
+}
+
+// enable lets it know its users, of whom there is root alone, and returns a client of root.
+func (e *external) enable(t *testing.T) *clientv3.Client {
+	t.Helper()
+	root := e.root(t)
+	_, err := root.UserAddWithOptions(t.Context(), "root", "", &clientv3.UserAddOptions{NoPassword: true})
+	require.NoError(t, err)
+	_, err = root.UserGrantRole(t.Context(), "root", "root")
+	require.NoError(t, err)
+	_, err = root.AuthEnable(t.Context())
+	require.NoError(t, err)
+	return root
 }
 
 // as returns a client that shows a certificate.
@@ -104,12 +123,7 @@ func TestAnExternalStore(t *testing.T) {
 	w.says(t, "does not answer vc-manager") // example.org
 	w.change(t, func(version *tenancyv1alpha1.ClusterVersionSpec) { version.ExternalEtcd.Endpoints = []string{e.url} })
 	w.says(t, "knows no users, and each tenant would read all others")
-	_, err = root.UserAddWithOptions(t.Context(), "root", "", &clientv3.UserAddOptions{NoPassword: true})
-	require.NoError(t, err)
-	_, err = root.UserGrantRole(t.Context(), "root", "root")
-	require.NoError(t, err)
-	_, err = root.AuthEnable(t.Context())
-	require.NoError(t, err)
+	e.enable(t)
 
 	uid := string(w.current(t).UID)
 	prefix, behind := "/superpool/"+uid+"/", "/superpool/"+uid+"0" // the first key behind all that begin with the prefix

@@ -64,11 +64,16 @@ type pod struct {
 	unsaid bool
 }
 
+// network returns the first three bytes of addresses of this machine that nobody else is likely to use.
+func network() string {
+	return fmt.Sprintf("127.%d.%d.", 64+rand.IntN(64), rand.IntN(256)) //nolint:gosec // no secret
+}
+
 // newKubelet returns a kubelet that runs until the test ends.
 func newKubelet(t *testing.T, meta client.Client, namespace, bin string) *kubelet {
 	t.Helper()
 	k := &kubelet{
-		meta: meta, namespace: namespace, bin: bin, folder: t.TempDir(), first: fmt.Sprintf("127.%d.%d.", 64+rand.IntN(64), rand.IntN(256)), //nolint:gosec // no secret
+		meta: meta, namespace: namespace, bin: bin, folder: t.TempDir(), first: network(),
 		pods: map[string]*pod{}, addresses: map[string]string{},
 	}
 	k.network = serveNetwork(t, k.dial)

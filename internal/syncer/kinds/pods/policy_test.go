@@ -227,27 +227,6 @@ func TestReadinessSlowed(t *testing.T) {
 		"Warning ReadinessSlowed Super cluster r1: the pod is large, and the readiness probe of container main has a period of 13 s there, ")
 }
 
-// TestPodCertificateLeftOut: a pod runs without the certificate that no super cluster has signed, and says so.
-func TestPodCertificateLeftOut(t *testing.T) {
-	t.Parallel()
-	p := kindtest.Governed(t, interceptor.Funcs{})
-	pod := kindtest.TenantPod(func(pod *corev1.Pod) {
-		pod.Labels = map[string]string{schedulerv1alpha1.LabelSuperCluster: "r1"}
-		pod.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-			Sources: []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519"}}},
-		}}}}
-	})
-	p.TenantCache[kind.Pod] = []client.Object{pod}
-	key := engine.Key{Tenant: kindtest.ClusterKey, Kind: kind.Pod, Namespace: "web", Name: pod.Name}
-	_, err := p.Kind(kind.Pod).Reconcile(t.Context(), key, 2e9)
-	require.NoError(t, err)
-	superPod := &corev1.Pod{}
-	require.NoError(t, p.SuperClient.Get(t.Context(), client.ObjectKey{Namespace: kindtest.ClusterKey + "-web", Name: pod.Name}, superPod))
-	require.Empty(t, superPod.Spec.Volumes[0].Projected.Sources)
-	require.Contains(t, p.Told(), "Warning PodCertificateLeftOut Super cluster r1: the pod is there without spec.volumes[0].projected.sources[0].podCertificate: "+
-		"nobody signs certificates of tenants' pods; project a Secret that holds one")
-}
-
 // TestFieldLeftOut: a pod runs without what names objects that its tenant alone has, and says so.
 func TestFieldLeftOut(t *testing.T) {
 	t.Parallel()

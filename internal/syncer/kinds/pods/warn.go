@@ -46,17 +46,16 @@ func (p *Pods) warn(ctx context.Context, step Step, pair *podPair) error {
 
 // What is said of a super pod that is there.
 const (
-	ofTolerations  = "tolerations"
-	ofCertificates = "certificates"
-	ofObjects      = "objects"
-	ofReadiness    = "readiness"
-	ofFields       = "fields"
+	ofTolerations = "tolerations"
+	ofObjects     = "objects"
+	ofReadiness   = "readiness"
+	ofFields      = "fields"
 )
 
 // forgetWarnings clears all that was told of a pod.
 func (p *Pods) forgetWarnings(key engine.Key) {
 	p.env.Settle(key)
-	for _, of := range [...]string{ofTolerations, ofCertificates, ofObjects, ofReadiness, ofFields} {
+	for _, of := range [...]string{ofTolerations, ofObjects, ofReadiness, ofFields} {
 		p.env.Warnings.Clear(kind.Topic{Key: key, Of: of})
 	}
 }
@@ -72,10 +71,6 @@ func (p *Pods) tellLeftOut(pair *podPair) {
 		p.env.WarnAbout(pair.tenant, tolerations, pair.tenantPod, kind.ReasonTolerationsLeftOut, fmt.Sprintf(
 			"Super cluster %s: the pod is there without %d tolerations that were added: those that it ever had stay, and it has %d. A new pod has no others than its own",
 			p.env.ID, without, len(pair.superPod.Spec.Tolerations)))
-	}
-	if path := podCertificate(&pair.tenantPod.Spec); path != "" {
-		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofCertificates}, pair.tenantPod, kind.ReasonPodCertificateLeftOut, fmt.Sprintf(
-			"Super cluster %s: the pod is there without %s: nobody signs certificates of tenants' pods; project a Secret that holds one", p.env.ID, path))
 	}
 	if paths := ofTenantAlone(&pair.tenantPod.Spec); len(paths) > 0 {
 		p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofObjects}, pair.tenantPod, kind.ReasonFieldLeftOut, fmt.Sprintf(
@@ -105,20 +100,6 @@ func (p *Pods) tellLost(pair *podPair, paths []string) {
 	}
 	p.env.WarnAbout(pair.tenant, kind.Topic{Key: pair.key, Of: ofFields}, pair.tenantPod, kind.ReasonFieldsDropped, fmt.Sprintf(
 		"Super cluster %s%s has made the pod without %s, which its version or its admission does not let be", p.env.ID, has, strings.Join(paths, ", ")))
-}
-
-// podCertificate returns the path of the first volume source that asks for a certificate of the pod, "" if none does.
-func podCertificate(spec *corev1.PodSpec) string {
-	for i := range spec.Volumes {
-		if projected := spec.Volumes[i].Projected; projected != nil {
-			for j := range projected.Sources {
-				if projected.Sources[j].PodCertificate != nil {
-					return fmt.Sprintf("spec.volumes[%d].projected.sources[%d].podCertificate", i, j)
-				}
-			}
-		}
-	}
-	return ""
 }
 
 // ofTenantAlone returns the paths of fields that name objects of the tenant which no super cluster has.

@@ -104,7 +104,11 @@ func TestSuperPod(t *testing.T) {
 				pod.Spec.Volumes = []corev1.Volume{
 					{Name: "api", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-						{PodCertificate: &corev1.PodCertificateProjection{SignerName: "x/y"}},
+						{PodCertificate: &corev1.PodCertificateProjection{SignerName: "x/y"}}, // no API server takes one without files
+						{PodCertificate: &corev1.PodCertificateProjection{
+							SignerName: "x/y", CredentialBundlePath: "all.pem", KeyPath: "key.pem", CertificateChainPath: "chain.pem", User: ptr.To[int64](7),
+						}},
+						{PodCertificate: &corev1.PodCertificateProjection{SignerName: "x/z", CertificateChainPath: "z.pem"}},
 						{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
 						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
 							{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
@@ -120,6 +124,18 @@ func TestSuperPod(t *testing.T) {
 						{Secret: &corev1.SecretProjection{
 							LocalObjectReference: corev1.LocalObjectReference{Name: tenancy.TokenSecret("web-1", "pod-uid")},
 							Items:                []corev1.KeyToPath{{Key: "token-0-0", Path: "token", Mode: ptr.To[int32](0o600)}},
+						}},
+						{Secret: &corev1.SecretProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: tenancy.TokenSecret("web-1", "pod-uid")},
+							Items: []corev1.KeyToPath{
+								{Key: "certificate-0-2-bundle", Path: "all.pem", Mode: ptr.To[int32](0o600), User: ptr.To[int64](7)},
+								{Key: "certificate-0-2-key", Path: "key.pem", Mode: ptr.To[int32](0o600), User: ptr.To[int64](7)},
+								{Key: "certificate-0-2-chain", Path: "chain.pem", Mode: ptr.To[int32](0o600), User: ptr.To[int64](7)},
+							},
+						}},
+						{Secret: &corev1.SecretProjection{
+							LocalObjectReference: corev1.LocalObjectReference{Name: tenancy.TokenSecret("web-1", "pod-uid")},
+							Items:                []corev1.KeyToPath{{Key: "certificate-0-3-chain", Path: "z.pem", Mode: ptr.To[int32](0o600)}},
 						}},
 						{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "tenant-kube-root-ca.crt"}}},
 						{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{

@@ -16,8 +16,9 @@ import (
 )
 
 // translateVolumes removes sources of the super cluster's credentials from volumes and replaces the names of ConfigMaps
-// by those in the super cluster. A serviceAccountToken or clusterTrustBundle source becomes a key of the pod's Secret of
-// tokens at the same index, so that modes and the precedence of paths stay.
+// by those in the super cluster. A serviceAccountToken, clusterTrustBundle or podCertificate source becomes keys of the
+// pod's Secret of tokens at the same index, so that modes and the precedence of paths stay. A podCertificate without paths,
+// which no API server takes, is left out: a Secret without items would be all of it.
 func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy.Owner) {
 	eachShownField(spec, func(annotation, _ string, field *corev1.ObjectFieldSelector) {
 		field.FieldPath = "metadata.annotations['" + annotation + "']"
@@ -45,6 +46,16 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 				source.Secret = secretProjection(spec, secret, corev1.KeyToPath{Key: kind.TrustBundleKey(i, j), Path: bundle.Path, User: bundle.User})
 				source.ClusterTrustBundle = nil
 			}
+			if certificate := source.PodCertificate; certificate != nil {
+				var items []corev1.KeyToPath
+				for _, file := range kind.CertificateFiles(i, j, certificate) {
+					items = append(items, file.KeyToPath)
+				}
+				if len(items) > 0 {
+					source.Secret = secretProjection(spec, secret, items...)
+					source.PodCertificate = nil
+				}
+			}
 		}
 		volume.Projected.Sources = slices.DeleteFunc(volume.Projected.Sources, func(source corev1.VolumeProjection) bool {
 			return source.PodCertificate != nil
@@ -52,13 +63,15 @@ func translateVolumes(tenantPod *corev1.Pod, spec *corev1.PodSpec, owner tenancy
 	}
 }
 
-// secretProjection projects one key of the pod's Secret of tokens. With an fsGroup its mode is 0600, as kubelets give it to
-// tokens and trust bundles.
-func secretProjection(spec *corev1.PodSpec, secret string, item corev1.KeyToPath) *corev1.SecretProjection {
+// secretProjection projects keys of the pod's Secret of tokens. With an fsGroup their mode is 0600, as kubelets give it to
+// tokens, trust bundles and certificates.
+func secretProjection(spec *corev1.PodSpec, secret string, items ...corev1.KeyToPath) *corev1.SecretProjection {
 	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
-		item.Mode = ptr.To[int32](0o600)
+		for i := range items {
+			items[i].Mode = ptr.To[int32](0o600)
+		}
 	}
-	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: []corev1.KeyToPath{item}}
+	return &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Items: items}
 }
 
 // annotationDomainDownward is the domain of a super pod's annotations that hold the tenant's labels and annotations for

@@ -291,23 +291,30 @@ func describe(projection *corev1.ClusterTrustBundleProjection) string {
 	return "ClusterTrustBundle that is selected of signer " + ptr.Deref(projection.SignerName, "")
 }
 
-// keepBundles gives secret, as it is to be, the trust bundles of the Secret that there is, and reports whether it had
-// others: a limit that these exceed keeps no token from being renewed.
-func keepBundles(pair *tokenPair, secret *corev1.Secret) (changed bool) {
+// keepOthers gives secret, as it is to be, the trust bundles and certificates of the Secret that there is, and the records
+// of these: a limit that others exceed keeps no token from being renewed.
+func keepOthers(pair *tokenPair, secret *corev1.Secret) {
+	had := pair.secret
+	if had == nil {
+		had = &corev1.Secret{}
+	}
 	for dataKey := range bundleProjections(&pair.tenantPod.Spec) {
-		var had []byte
-		var isThere bool
-		if pair.secret != nil {
-			had, isThere = pair.secret.Data[dataKey]
-		}
-		wanted, isWanted := secret.Data[dataKey]
-		changed = changed || isThere != isWanted || !bytes.Equal(had, wanted)
-		delete(secret.Data, dataKey)
-		if isThere {
-			secret.Data[dataKey] = had
+		keep(secret.Data, had.Data, dataKey)
+	}
+	for _, certificate := range certificateProjections(&pair.tenantPod.Spec) {
+		for _, file := range certificate.files {
+			keep(secret.Data, had.Data, file.Key)
 		}
 	}
-	return changed
+	keep(secret.Annotations, had.Annotations, annotationCertificates)
+}
+
+// keep gives wanted, as a map is to be, what had has under a key, or nothing.
+func keep[V any](wanted, had map[string]V, key string) {
+	delete(wanted, key)
+	if value, isThere := had[key]; isThere {
+		wanted[key] = value
+	}
 }
 
 // addBundles puts the trust bundles of a pod into secret, the Secret as it is to be, and warns the tenant where they are
@@ -343,7 +350,7 @@ func (t *Tokens) addBundles(ctx context.Context, pair *tokenPair, secret *corev1
 func periodOf(projections map[string]*corev1.ClusterTrustBundleProjection, data map[string][]byte, age time.Duration) time.Duration {
 	for dataKey := range projections {
 		if _, isThere := data[dataKey]; !isThere && age >= -missingPeriod {
-			return min(max(age/missingParts, missingPeriod), bundlePeriod)
+			return waitOf(age, missingPeriod)
 		}
 	}
 	return bundlePeriod

@@ -65,13 +65,12 @@ func (i issuedToken) renewal(jitter time.Duration) time.Time {
 	return due
 }
 
-// issuedTokens returns the records in a Secret's annotation by data key, none if it cannot be decoded.
-func issuedTokens(secret *corev1.Secret) map[string]issuedToken {
-	issued := map[string]issuedToken{}
-	if err := json.Unmarshal([]byte(secret.Annotations[annotationTokens]), &issued); err != nil {
-		return map[string]issuedToken{}
+// recordsIn returns the records in an annotation of a Secret by name, none if it cannot be decoded.
+func recordsIn[T any](secret *corev1.Secret, annotation string) (records map[string]T) {
+	if err := json.Unmarshal([]byte(secret.Annotations[annotation]), &records); err != nil || records == nil {
+		return map[string]T{}
 	}
-	return issued
+	return records
 }
 
 // projected yields what the volumes of a pod project, each with the index of its volume and its own in that.

@@ -28,13 +28,14 @@ func Spec() kind.Spec {
 		Name: kind.Token, From: kind.Pod, Scope: kind.ScopePlaced, Super: kind.WatchOwned(&corev1.Secret{}, kind.LabelTokens), Cleared: true,
 		TenantKey: tokenTenantKey, SuperKey: tokenSuperKey,
 		Wakes:         map[string]func(*kind.Env, kind.Change) []engine.Key{kind.Pod: podWakesToken},
-		New:           func(env *kind.Env) engine.Kind { return &Tokens{env: env} },
+		New:           func(env *kind.Env) engine.Kind { return &Tokens{env: env, line: make(chan func(), lineLength)} },
+		Uses:          []client.Object{&certificatesv1.PodCertificateRequest{}},
 		UsesOfCluster: []client.Object{&certificatesv1.ClusterTrustBundle{}},
 	}
 }
 
 // podWakesToken enqueues the tokens of a tenant's pod that changed, and of a super pod that was created or deleted.
-// Volumes are immutable: a pod without tokens and trust bundles never has any.
+// Volumes are immutable: a pod without any of what its Secret holds never has any.
 func podWakesToken(_ *kind.Env, change kind.Change) []engine.Key {
 	if change.Side == kind.TenantSide {
 		if tenantPod, isPod := change.Object().(*corev1.Pod); isPod && !hasAny(&tenantPod.Spec) {

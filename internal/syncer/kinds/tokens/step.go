@@ -12,11 +12,12 @@ import (
 type TokenStep int
 
 const (
-	// TokenStepNone writes nothing: the pod needs no tokens or trust bundles now, or an event will enqueue the key.
+	// TokenStepNone writes nothing: the pod needs nothing of this now, or an event will enqueue the key.
 	TokenStepNone TokenStep = iota
 	// TokenStepForget clears the warning about a pod that is gone and has no Secret.
 	TokenStepForget
-	// TokenStepIssue requests the tokens that are missing or due, and writes them and the trust bundles to the Secret.
+	// TokenStepIssue requests the tokens and certificates that are missing or due, and writes those that are issued and the
+	// trust bundles to the Secret.
 	TokenStepIssue
 	// TokenStepWarnConflict warns the tenant that another owner has a Secret of that name in the super cluster.
 	TokenStepWarnConflict
@@ -51,7 +52,7 @@ func (s TokenStep) String() string {
 //	on a node           -           any              none: the creation of the super pod enqueues the key
 //	on no node          any         any              none: the tokens are to name the node, as a kubelet's do
 //	finished            any         any              none
-//	without either      any         any              none: neither tokens nor trust bundles
+//	without any         any         any              none: neither tokens nor trust bundles nor certificates
 //	gone                any         -                forget
 //	gone                exists      any              none: the deletion of the super pod enqueues the key
 //	gone                -           exists           delete (proof: live read of the tenant pod)
@@ -94,7 +95,7 @@ func stepOfTokens(tenantPod *corev1.Pod, running bool, secret *corev1.Secret, ow
 // hasAny reports whether a pod projects what is kept in its Secret.
 func hasAny(spec *corev1.PodSpec) bool {
 	for _, source := range projected(spec) {
-		if source.ServiceAccountToken != nil || source.ClusterTrustBundle != nil {
+		if source.ServiceAccountToken != nil || source.ClusterTrustBundle != nil || source.PodCertificate != nil {
 			return true
 		}
 	}

@@ -1,5 +1,5 @@
 // Package tokens keeps a Secret in the super cluster with the tokens that a tenant's API server has issued to a pod, and
-// with the trust bundles of the tenant that the pod projects.
+// with the trust bundles and certificates of the tenant that the pod projects.
 package tokens
 
 import (
@@ -19,13 +19,20 @@ import (
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
-// Tokens keeps, for every pod with projected tokens or trust bundles, a Secret in the super namespace that holds them:
-// tokens of the tenant's API server, bound to the tenant's pod, and certificates of its ClusterTrustBundles. A key's name
-// is "<pod>/<UID of the pod>". A reconcile reads both sides from caches, NextTokenStep chooses one step, and perform
-// executes it.
-type Tokens struct{ env *kind.Env }
+// Tokens keeps, for every pod with projected tokens, trust bundles or certificates, a Secret in the super namespace that
+// holds them: tokens of the tenant's API server, bound to the tenant's pod, certificates of its ClusterTrustBundles, and
+// private keys with the certificates that its signers have issued to the pod. A key's name is "<pod>/<UID of the pod>". A
+// reconcile reads both sides from caches, NextTokenStep chooses one step, and perform executes it.
+type Tokens struct {
+	env *kind.Env
+	// line holds what computes the private keys that take long (Run).
+	line chan func()
+}
 
-var _ engine.Kind = &Tokens{}
+var (
+	_ engine.Kind   = &Tokens{}
+	_ engine.Runner = &Tokens{}
+)
 
 // Name implements engine.Kind.
 func (t *Tokens) Name() string { return kind.Token }
@@ -86,10 +93,12 @@ func (t *Tokens) perform(ctx context.Context, step TokenStep, pair *tokenPair) (
 	return 0, fmt.Errorf("step %v of tokens is not implemented", step)
 }
 
-// settle clears all that was warned about a pod.
+// settle clears all that was warned about a pod, and what it has asked for.
 func (t *Tokens) settle(pair *tokenPair) {
 	t.env.Settle(pair.key)
 	t.env.Warnings.Clear(kind.Topic{Key: pair.key, Of: ofBundles})
+	t.env.Warnings.Clear(kind.Topic{Key: pair.key, Of: ofCertificates})
+	t.requests(pair).forget(pair.key)
 }
 
 // issue requests what is missing or due and writes the Secret. It returns after what time the next of it is due.
@@ -98,7 +107,7 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 	if pair.secret != nil {
 		desired = pair.secret.DeepCopy()
 	}
-	issued := issuedTokens(desired)
+	issued := recordsIn[issuedToken](desired, annotationTokens)
 	if count := len(tokenProjections(&pair.tenantPod.Spec)); count > maxTokens {
 		t.env.WarnOnce(pair.tenant, pair.key, pair.tenantPod, kind.ReasonFailedToken, fmt.Sprintf("The pod projects %d tokens: at most %d are issued", count, maxTokens))
 		return 0, nil // volumes of a pod are immutable
@@ -108,15 +117,18 @@ func (t *Tokens) issue(ctx context.Context, pair *tokenPair) (time.Duration, err
 		t.warnNotIssued(pair, err)
 		return 0, err
 	}
-	period := t.addBundles(ctx, pair, desired)
+	var after time.Duration
+	if !next.IsZero() {
+		after = max(next.Sub(t.env.Clock.Now()), time.Second)
+	}
+	if period := t.addBundles(ctx, pair, desired); period > 0 {
+		after = sooner(after, period+renewalJitter(pair.key)/(bundlePeriod/period))
+	}
+	after = sooner(after, t.addCertificates(ctx, pair, desired))
 	if err := t.write(ctx, pair, desired, issued); err != nil {
 		return 0, err
 	}
-	after := next.Sub(t.env.Clock.Now())
-	if period > 0 && (next.IsZero() || after > period) {
-		after = period + renewalJitter(pair.key)/(bundlePeriod/period)
-	}
-	return max(after, time.Second), nil
+	return after, nil
 }
 
 // warnNotIssued warns the tenant that its own API server refuses a token, fails, or issues one that cannot be kept. It
@@ -135,7 +147,8 @@ func (t *Tokens) warnNotIssued(pair *tokenPair, err error) {
 }
 
 // write creates or updates the Secret in the super cluster if it differs from desired, which has the data already. It
-// writes nothing where that would exceed a limit of the tenant (Env.Fits), and not the trust bundles where these would.
+// writes nothing where that would exceed a limit of the tenant (Env.Fits), and not the trust bundles and certificates where
+// these would.
 func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Secret, issued map[string]issuedToken) error {
 	records, err := json.Marshal(issued)
 	if err != nil {
@@ -159,7 +172,8 @@ func (t *Tokens) write(ctx context.Context, pair *tokenPair, desired *corev1.Sec
 		write = func() error { return t.env.Super.Update(ctx, desired) }
 	}
 	if !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
-		if !keepBundles(pair, desired) || equality.Semantic.DeepEqual(pair.secret, desired) || !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
+		keepOthers(pair, desired)
+		if equality.Semantic.DeepEqual(pair.secret, desired) || !t.env.Fits(pair.tenant, pair.key, pair.tenantPod, desired, existing) {
 			return nil
 		}
 	}

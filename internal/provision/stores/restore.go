@@ -1,4 +1,4 @@
-package provision
+package stores
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
+	"github.com/superpool/superpool/internal/provision/objects"
 	"github.com/superpool/superpool/internal/tenancy"
 )
 
@@ -21,7 +22,7 @@ import (
 const maxRestores = 3
 
 // restorable returns the backup that is named and the state of the store that it becomes, or why it becomes none.
-func (s *store) restorable(b *backups) (backup *batchv1.Job, state controlplane.Store, why string) {
+func (s *Store) restorable(b *Backups) (backup *batchv1.Job, state controlplane.Store, why string) {
 	if s.state.External != nil {
 		return nil, state, "its etcd is an external one, of which vc-manager has no backups"
 	}
@@ -37,13 +38,14 @@ func (s *store) restorable(b *backups) (backup *batchv1.Job, state controlplane.
 	}
 	then := *s
 	then.state = state
-	return backup, state, preflight(&then).Message
+	return backup, state, then.preflight().Message
 }
 
-// restore makes the store anew of the backup that is named. A Job makes a store of one member of it, in a new volume, while
-// all programs run; then they end, and that is the store. Before that nothing of what there was is touched, and another wish
-// takes it back. It returns what it waits for, or why it does nothing, and whether the rest goes on meanwhile.
-func (s *store) restore(ctx context.Context, b *backups) (why tenancy.Reason, goesOn bool, err error) {
+// Restore makes the store anew of the backup that is named. A Job makes a store of one member of it, in a new volume,
+// while all programs run; then they end, and that is the store. Before that nothing of what there was is touched, and
+// another wish takes it back. It returns what it waits for, or why it does nothing, and whether the rest goes on
+// meanwhile.
+func (s *Store) Restore(ctx context.Context, b *Backups) (why tenancy.Reason, goesOn bool, err error) {
 	wish := s.plane.Tenant.Spec.RestoreFrom
 	if err := s.dropOldWish(ctx, b, wish); err != nil || wish == "" || wish == s.state.Restored {
 		return tenancy.Reason{}, true, err
@@ -80,9 +82,9 @@ func (s *store) restore(ctx context.Context, b *backups) (why tenancy.Reason, go
 	return tenancy.Reason{}, true, nil
 }
 
-// become lets another store be the one, once all programs of the one that there was have ended. It returns what it waits
-// for, "" when it is.
-func (s *store) become(ctx context.Context, state controlplane.Store) (string, error) {
+// become lets another store be the one, once all programs of the one that there was have ended. It returns what it
+// waits for, "" when it is.
+func (s *Store) become(ctx context.Context, state controlplane.Store) (string, error) {
 	runs, err := s.endForRestore(ctx)
 	if err != nil || runs != "" {
 		return "waiting for the end of " + runs, err
@@ -94,9 +96,9 @@ func (s *store) become(ctx context.Context, state controlplane.Store) (string, e
 }
 
 // isWished reports whether the VirtualCluster as it is now wishes for a backup: a cache may be behind.
-func (s *store) isWished(ctx context.Context, wish string) (bool, error) {
+func (s *Store) isWished(ctx context.Context, wish string) (bool, error) {
 	live := &tenancyv1alpha1.VirtualCluster{}
-	if err := s.Reader.Get(ctx, client.ObjectKeyFromObject(s.plane.Tenant), live); err != nil {
+	if err := s.stores.reader.Get(ctx, client.ObjectKeyFromObject(s.plane.Tenant), live); err != nil {
 		return false, fmt.Errorf("getting VirtualCluster %s: %w", client.ObjectKeyFromObject(s.plane.Tenant), err)
 	}
 	return live.UID == s.plane.Tenant.UID && live.Spec.RestoreFrom == wish, nil
@@ -104,13 +106,13 @@ func (s *store) isWished(ctx context.Context, wish string) (bool, error) {
 
 // dropOldWish lets a wish that is there no more be wished for again: it deletes the Jobs which tried to restore another
 // backup than the one that is named.
-func (s *store) dropOldWish(ctx context.Context, b *backups, wish string) error {
+func (s *Store) dropOldWish(ctx context.Context, b *Backups, wish string) error {
 	if wish == "" && s.state.Restored != "" {
 		if is, err := s.isWished(ctx, wish); err != nil || !is {
 			return err
 		}
 		if s.told != nil && controlplane.ForgetRestored(s.told) {
-			if err := s.Client.Update(ctx, s.told); err != nil {
+			if err := s.stores.client.Update(ctx, s.told); err != nil {
 				return fmt.Errorf("writing ConfigMap %s/%s: %w", s.plane.Namespace, controlplane.Etcd, err)
 			}
 		}
@@ -126,18 +128,18 @@ func (s *store) dropOldWish(ctx context.Context, b *backups, wish string) error 
 	return nil
 }
 
-// endForRestore ends all programs, and returns the name of one that has pods, "" for none: also those that are about to end,
-// as they may write yet.
-func (s *store) endForRestore(ctx context.Context) (string, error) {
-	if waits, err := s.endAll(ctx, s.plane.Namespace); err != nil || waits != "" {
+// endForRestore ends all programs, and returns the name of one that has pods, "" for none: also those that are about to
+// end, as they may write yet.
+func (s *Store) endForRestore(ctx context.Context) (string, error) {
+	if waits, err := s.stores.objects.EndAll(ctx, s.plane.Namespace); err != nil || waits != "" {
 		return waits, err
 	}
-	if replicasOf(s.set.Spec.Replicas) > 0 && s.set.ResourceVersion != "" || replicasOf(s.servers.Spec.Replicas) > 0 && s.servers.ResourceVersion != "" {
+	if objects.ReplicasOf(s.set.Spec.Replicas) > 0 && s.set.ResourceVersion != "" || objects.ReplicasOf(s.servers.Spec.Replicas) > 0 && s.servers.ResourceVersion != "" {
 		return "what the cache has not seen", nil
 	}
 	for _, component := range []string{controlplane.ControllerManager, controlplane.APIServer, controlplane.Etcd} {
 		var list corev1.PodList
-		if err := s.Reader.List(ctx, &list, client.InNamespace(s.plane.Namespace), client.MatchingLabels(controlplane.Labels(component))); err != nil {
+		if err := s.stores.reader.List(ctx, &list, client.InNamespace(s.plane.Namespace), client.MatchingLabels(controlplane.Labels(component))); err != nil {
 			return "", fmt.Errorf("listing the pods of %s of %s: %w", component, s.plane.Namespace, err)
 		}
 		if slices.ContainsFunc(list.Items, func(pod corev1.Pod) bool { return !podutil.IsPodTerminal(&pod) }) {
@@ -147,13 +149,13 @@ func (s *store) endForRestore(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// restoring returns the Job that restores the backup that is named into a store which comes behind a generation, nil for
-// none, and how many others have failed.
-func (b *backups) restoring(generation int64) (job *batchv1.Job, failures int) {
+// restoring returns the Job that restores the backup that is named into a store which comes behind a generation, nil
+// for none, and how many others have failed.
+func (b *Backups) restoring(generation int64) (job *batchv1.Job, failures int) {
 	for i := range b.restores {
 		of := &b.restores[i]
 		switch {
-		case controlplane.SourceOf(of) != b.plane.Tenant.Spec.RestoreFrom, controlplane.GenerationOf(of) <= generation: // of another wish
+		case controlplane.SourceOf(of) != b.store.plane.Tenant.Spec.RestoreFrom, controlplane.GenerationOf(of) <= generation: // of another wish
 		case b.isFailed(of):
 			failures++
 		case job == nil:
@@ -164,7 +166,7 @@ func (b *backups) restoring(generation int64) (job *batchv1.Job, failures int) {
 }
 
 // beginRestore makes the Job that restores a backup, into a generation that there was never.
-func (b *backups) beginRestore(ctx context.Context, backup *batchv1.Job, generation int64) error {
+func (b *Backups) beginRestore(ctx context.Context, backup *batchv1.Job, generation int64) error {
 	if err := b.policies(ctx); err != nil {
 		return err
 	}
@@ -174,13 +176,13 @@ func (b *backups) beginRestore(ctx context.Context, backup *batchv1.Job, generat
 	}
 	for {
 		generation++
-		job, claim := b.plane.Restore(backup, generation)
-		err := b.Reader.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		job, claim := b.store.plane.Restore(backup, generation)
+		err := b.store.stores.reader.Get(ctx, client.ObjectKeyFromObject(claim), claim)
 		switch {
 		case err == nil: // of a Job that somebody has deleted
 			continue
 		case apierrors.IsNotFound(err):
-			err = b.Client.Create(ctx, job)
+			err = b.store.stores.client.Create(ctx, job)
 		}
 		if err != nil {
 			return fmt.Errorf("creating Job %s/%s: %w", job.Namespace, job.Name, err)

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// installed are the kustomizations that are applied as they are, and the files of the release that hold them. What is
+// applied for one super cluster or node, or is an example, is in the archive alone.
+var installed = map[string]string{
+	"manifests/crds":               "crds.yaml",
+	"manifests/base":               "base.yaml",
+	"manifests/policies":           "policies.yaml",
+	"manifests/vc-manager":         "vc-manager.yaml",
+	"manifests/metrics":            "metrics.yaml",
+	"manifests/supercluster":       "supercluster.yaml",
+	"manifests/vn-agent/apiserver": "vn-agent-apiserver.yaml",
+	"manifests/tenant":             "tenant.yaml",
+	"manifests/single":             "single.yaml",
+}
+
+var (
+	// ourImage is how manifests and scripts name an image of ours: with a tag where it is to run, without one where a
+	// kustomization is to find it.
+	ourImage = regexp.MustCompile(`ghcr\.io/superpool/([a-z0-9-]+)(:[A-Za-z0-9_.-]+)?`)
+	// imageLine is an image in what kustomize builds.
+	imageLine = regexp.MustCompile(`(?m)^ *(?:- )?image: (\S+)$`)
+	byDigest  = regexp.MustCompile(`^[^@:]+(:[0-9]+/[^@:]+)?@sha256:[0-9a-f]{64}$`)
+)
+
+// file is one of an archive.
+type file struct {
+	path       string
+	content    []byte
+	executable bool
+}
+
+// sources returns the files that an operator needs: the manifests, and the scripts that apply them for one super
+// cluster or node.
+func sources(ctx context.Context, r *release) ([]file, error) {
+	listed, err := r.git(ctx, "ls-files", "-z", "--", "LICENSE", "manifests", "hack/setup-supercluster.sh", "hack/setup-vn-agent.sh")
+	if err != nil {
+		return nil, err
+	}
+	var files []file
+	for _, name := range strings.Split(strings.TrimRight(listed, "\x00"), "\x00") {
+		if path.Ext(name) == ".go" {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return nil, fmt.Errorf("reading the manifests: %w", err)
+		}
+		files = append(files, file{path: name, content: content, executable: path.Ext(name) == ".sh"})
+	}
+	return files, nil
+}
+
+// pin puts the images of the release, by the name of their program, in the place of those that the manifests name.
+func pin(files []file, registry string, images map[string]string) ([]file, error) {
+	var unknown string
+	pinned := slices.Clone(files)
+	for i, f := range pinned {
+		pinned[i].content = ourImage.ReplaceAllFunc(f.content, func(match []byte) []byte {
+			parts := ourImage.FindSubmatch(match)
+			program := string(parts[1])
+			image, found := images[program]
+			if !found {
+				unknown = f.path + " names image " + string(match) + ", which is of no program that is released"
+			}
+			if len(parts[2]) == 0 {
+				image = registry + "/" + program
+			}
+			return []byte(image)
+		})
+	}
+	if unknown != "" {
+		return nil, fmt.Errorf("%s", unknown)
+	}
+	return pinned, nil
+}
+
+// kustomize builds a kustomization of files, and refuses a result with an image that is not named by digest.
+func kustomize(files []file, kustomization string) ([]byte, error) {
+	system := filesys.MakeFsInMemory()
+	for _, f := range files {
+		if err := system.WriteFile("/"+f.path, f.content); err != nil {
+			return nil, fmt.Errorf("laying out the manifests: %w", err)
+		}
+	}
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // as kubectl does: namespaces and definitions first
+	objects, err := krusty.MakeKustomizer(options).Run(system, "/"+kustomization)
+	if err != nil {
+		return nil, fmt.Errorf("building %s: %w", kustomization, err)
+	}
+	text, err := objects.AsYaml()
+	if err != nil {
+		return nil, fmt.Errorf("printing %s: %w", kustomization, err)
+	}
+	for _, match := range imageLine.FindAllSubmatch(text, -1) {
+		if !byDigest.Match(match[1]) {
+			return nil, fmt.Errorf("%s has image %s, which is not named by digest", kustomization, match[1])
+		}
+	}
+	return text, nil
+}
+
+// writeManifests writes what is applied, and the archive of all kustomizations and scripts for overlays.
+func (r *release) writeManifests(ctx context.Context, images []*packed) error {
+	references, list := map[string]string{}, ""
+	for _, image := range images {
+		references[image.name] = image.reference()
+		list += image.reference() + "\n"
+	}
+	files, err := sources(ctx, r)
+	if err != nil {
+		return err
+	}
+	if files, err = pin(files, r.registry, references); err != nil {
+		return err
+	}
+	for _, kustomization := range slices.Sorted(maps.Keys(installed)) {
+		text, err := kustomize(files, kustomization)
+		if err != nil {
+			return err
+		}
+		header := "# Superpool " + r.version + ": " + kustomization + "\n"
+		if err := r.save("manifests/"+installed[kustomization], append([]byte(header), text...)); err != nil {
+			return err
+		}
+	}
+	content, err := archive("superpool-"+r.version, files, r.created)
+	if err != nil {
+		return err
+	}
+	if err := r.save("superpool-"+r.version+".tar.gz", content); err != nil {
+		return err
+	}
+	return r.save("images.txt", []byte(list))
+}
