@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"github.com/prometheus/common/model"
+	promlabels "github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/relabel"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +105,29 @@ func TestMonitorsFindPrograms(t *testing.T) {
 		})
 	}
 	require.Equal(t, "$id", syncer(t).Spec.Template.Labels["app.kubernetes.io/instance"], "relabelled to super_cluster")
+}
+
+// TestSuperClusterOfTargets: a syncer's is its pods' instance. Whatever else has an instance has none, or Prometheus would
+// call the label super_cluster of its series exported_super_cluster.
+func TestSuperClusterOfTargets(t *testing.T) {
+	t.Parallel()
+	var configs []*relabel.Config
+	for _, config := range applied[monitoringv1.ServiceMonitor](t, "monitoring", "ServiceMonitor")[0].Spec.Endpoints[0].RelabelConfigs {
+		made := relabel.DefaultRelabelConfig
+		made.TargetLabel, made.NameValidationScheme = config.TargetLabel, model.UTF8Validation
+		made.Regex = relabel.MustNewRegexp(cmp.Or(config.Regex, made.Regex.String()))
+		for _, label := range config.SourceLabels {
+			made.SourceLabels = append(made.SourceLabels, model.LabelName(label))
+		}
+		configs = append(configs, &made)
+	}
+	for program, want := range map[string]string{"vc-syncer": "r1", "vc-scheduler": "", "vc-manager": ""} {
+		target := promlabels.NewBuilder(promlabels.FromStrings(
+			"__meta_kubernetes_pod_label_app_kubernetes_io_name", program, "__meta_kubernetes_pod_label_app_kubernetes_io_instance", "r1",
+		))
+		require.True(t, relabel.ProcessBuilder(target, configs...))
+		require.Equal(t, want, target.Get("super_cluster"), program)
+	}
 }
 
 // TestDashboardIsDelivered to Grafana's sidecar, by the label that it looks for.
