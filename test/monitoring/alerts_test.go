@@ -22,7 +22,9 @@ func grows(by string) string     { return "0+" + by + "x180" }
 var healthy = map[string]string{
 	`up{job="vc-scheduler", pod="vc-scheduler-a"}`:                                                                       steady("1"),
 	`up{job="vc-scheduler", pod="vc-scheduler-b"}`:                                                                       steady("1"),
-	`up{job="vc-syncer", pod="vc-syncer-r1"}`:                                                                            steady("1"),
+	`up{job="vc-syncer", pod="vc-syncer-r1-a", super_cluster="r1"}`:                                                      steady("1"),
+	`up{job="vc-syncer", pod="vc-syncer-r1-b", super_cluster="r1"}`:                                                      steady("1"),
+	`up{job="vc-syncer", pod="vc-syncer-r2-a", super_cluster="r2"}`:                                                      steady("1"),
 	`up{job="vn-agent", pod="vn-agent-a"}`:                                                                               steady("1"),
 	`leader_election_master_status{job="vc-scheduler", pod="vc-scheduler-a", name="vc-scheduler"}`:                       steady("1"),
 	`leader_election_master_status{job="vc-scheduler", pod="vc-scheduler-b", name="vc-scheduler"}`:                       steady("0"),
@@ -97,10 +99,13 @@ func TestAlertsFire(t *testing.T) {
 		says string
 	}{
 		"SuperpoolProgramDown": {
-			series: map[string]string{`up{job="vc-syncer", pod="vc-syncer-r1"}`: steady("0")}, says: "vc-syncer-r1 of vc-syncer",
+			series: map[string]string{`up{job="vc-syncer", pod="vc-syncer-r1-b", super_cluster="r1"}`: steady("0")}, says: "vc-syncer-r1-b of vc-syncer",
 		},
 		"SuperpoolSchedulerAbsent": {
 			series: map[string]string{`up{job="vc-scheduler", pod="vc-scheduler-a"}`: "", `up{job="vc-scheduler", pod="vc-scheduler-b"}`: ""}, says: "No vc-scheduler",
+		},
+		"SuperpoolSyncerAbsent": {
+			series: map[string]string{`up{job="vc-syncer", pod="vc-syncer-r2-a", super_cluster="r2"}`: ""}, says: "No syncer of r2",
 		},
 		"SuperpoolNoLeader": {
 			series: map[string]string{`leader_election_master_status{job="vc-scheduler", pod="vc-scheduler-a", name="vc-scheduler"}`: "1x170 0x10"}, says: "Lease vc-scheduler",
@@ -127,7 +132,10 @@ func TestAlertsFire(t *testing.T) {
 			}, says: "r1 has not answered vc-scheduler",
 		},
 		"SuperpoolSuperClusterNotReady": {
-			series: map[string]string{`vc_scheduler_super_cluster_ready{super_cluster="r3", reason="ClusterRemoved"}`: steady("0")}, says: "r3 gets nothing new: ClusterRemoved",
+			series: map[string]string{
+				`vc_scheduler_super_cluster_ready{super_cluster="r2", reason="SuperClusterReady"}`: "",
+				`vc_scheduler_super_cluster_ready{super_cluster="r2", reason="ClusterRemoved"}`:    steady("0"),
+			}, says: "r2 gets nothing new: ClusterRemoved",
 		},
 		"SuperpoolSuperClusterOvercommitted": {
 			series: map[string]string{`vc_scheduler_super_cluster_overcommitted{super_cluster="r1", resource="cpu"}`: steady("12")}, says: "12 more cpu in r1",
