@@ -130,6 +130,12 @@ func TestSuperClusterOfTargets(t *testing.T) {
 	}
 }
 
+// TestDeletingTheSample leaves the namespace of Prometheus, which is not ours.
+func TestDeletingTheSample(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, applied[corev1.Namespace](t, "samples/monitoring", "Namespace"))
+}
+
 // TestDashboardIsDelivered to Grafana's sidecar, by the label that it looks for.
 func TestDashboardIsDelivered(t *testing.T) {
 	t.Parallel()
