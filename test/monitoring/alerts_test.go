@@ -174,7 +174,7 @@ func TestAlertsFire(t *testing.T) {
 			series: map[string]string{`vc_manager_certificates_expire_timestamp_seconds`: steady("270000")}, says: "ends in 3d 0h 0m 0s",
 		},
 		"SuperpoolAgentCertificatesEnd": {
-			series: map[string]string{`vn_agent_certificate_expire_timestamp_seconds{pod="vn-agent-a", certificate="client-ca"}`: steady("875000")}, says: "(client-ca) ends in 10d",
+			series: map[string]string{`vn_agent_certificate_expire_timestamp_seconds{pod="vn-agent-a", certificate="client-ca"}`: steady("875000")}, says: "vn-agent-a (client-ca) ends in 10d",
 		},
 		"SuperpoolBackupsFail": {
 			series: map[string]string{`vc_manager_virtual_clusters{condition="BackedUp", status="False"}`: steady("2")}, says: "newest backups of 2 VirtualClusters",
