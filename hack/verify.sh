@@ -49,7 +49,7 @@ check_layers() { hack/verify-layers.sh; }
 
 check_tidy() {
   local module failed=0
-  for module in . hack/realnodes hack/release hack/tools hack/tools/conformance hack/tools/logcheck; do
+  for module in . hack/realnodes hack/release hack/tools hack/tools/conformance hack/tools/logcheck test/monitoring; do
     (cd "$module" && go mod tidy -diff) || { echo "$module: run go mod tidy"; failed=1; }
   done
   return "$failed"
@@ -63,7 +63,7 @@ check_format() {
   return 1
 }
 
-check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./test/... && go -C hack/realnodes vet ./... && go -C hack/release vet ./...; }
+check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./test/... && go -C hack/realnodes vet ./... && go -C hack/release vet ./... && go -C test/monitoring vet ./...; }
 
 check_lint() { bin/golangci-lint run --timeout 20m && (cd hack/release && ../../bin/golangci-lint run --timeout 20m); }
 
@@ -73,7 +73,7 @@ check_logging() { # Structured and contextual: the logger comes from the context
 
 check_kustomize() {
   local dir failed=0
-  for dir in manifests/base manifests/demo manifests/single manifests/samples manifests/vc-manager manifests/vn-agent/node manifests/vn-agent/apiserver manifests/samples/shards manifests/samples/overlay/meta manifests/samples/overlay/policies; do
+  for dir in manifests/base manifests/demo manifests/single manifests/samples manifests/vc-manager manifests/vn-agent/node manifests/vn-agent/apiserver manifests/samples/shards manifests/samples/overlay/meta manifests/samples/overlay/policies manifests/samples/monitoring manifests/monitoring/vn-agent; do
     bin/kustomize build "$dir" >/dev/null || failed=1
   done
   return "$failed"

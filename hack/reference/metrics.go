@@ -26,7 +26,7 @@ func metricsPage(code *source) (string, error) {
 			fields := stringFields(options)
 			name := strings.TrimLeft(fields["Namespace"]+"_"+fields["Subsystem"]+"_"+fields["Name"], "_")
 			name = strings.ReplaceAll(name, "__", "_") // one of them is empty
-			rows = append(rows, []string{"`" + name + "`", kind, labelsOf(call), fields["Help"], programOf(path)})
+			rows = append(rows, []string{"`" + name + "`", kind, labelsOf(call, options), fields["Help"], programOf(path)})
 			return true
 		})
 	}
@@ -71,18 +71,33 @@ func stringFields(literal *ast.CompositeLit) map[string]string {
 	return fields
 }
 
-// labelsOf returns the labels of a vector, "" for a single metric.
-func labelsOf(call *ast.CallExpr) string {
-	if len(call.Args) < 2 {
-		return ""
+// labelsOf returns the labels of a vector, and those that are constant, "" for a metric without.
+func labelsOf(call *ast.CallExpr, options *ast.CompositeLit) string {
+	var names []ast.Expr
+	if len(call.Args) > 1 {
+		if list, ok := call.Args[1].(*ast.CompositeLit); ok {
+			names = append(names, list.Elts...)
+		}
 	}
-	list, ok := call.Args[1].(*ast.CompositeLit)
-	if !ok {
-		return ""
+	for _, option := range options.Elts {
+		pair, ok := option.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, _ := pair.Key.(*ast.Ident)
+		constant, ok := pair.Value.(*ast.CompositeLit)
+		if !ok || key == nil || key.Name != "ConstLabels" {
+			continue
+		}
+		for _, element := range constant.Elts {
+			if label, ok := element.(*ast.KeyValueExpr); ok {
+				names = append(names, label.Key)
+			}
+		}
 	}
 	var labels []string
-	for _, element := range list.Elts {
-		literal, ok := element.(*ast.BasicLit)
+	for _, name := range names {
+		literal, ok := name.(*ast.BasicLit)
 		if !ok {
 			continue
 		}

@@ -138,7 +138,7 @@ Their reasons:
 func TestProgramOf(t *testing.T) {
 	t.Parallel()
 	for folder, want := range map[string]string{
-		"internal/syncer/kinds": "syncer", "internal/vnagent": "vn-agent", "internal/placer": "vc-scheduler", "plugins/nodeshape": "vc-scheduler", "plugins/nodegroups": "vc-scheduler", "internal/tenancy": "vc-scheduler and syncer", "apis/tenancy": "",
+		"internal/syncer/kinds": "syncer", "internal/vnagent": "vn-agent", "internal/placer": "vc-scheduler", "plugins/nodeshape": "vc-scheduler", "plugins/nodegroups": "vc-scheduler", "internal/census/controlplanes.go": "vc-manager", "internal/tenancy": "vc-scheduler and syncer", "apis/tenancy": "",
 	} {
 		require.Equal(t, want, programOf(folder), folder)
 	}
@@ -157,6 +157,10 @@ func TestMetricsPage(t *testing.T) {
 		{
 			name: "alone", text: "var a = prometheus.NewGauge(prometheus.GaugeOpts{Name: `a`, Help: `H.`})",
 			want: [][]string{{"`a`", "gauge", "", "H.", "syncer"}},
+		},
+		{
+			name: "constant labels", text: "var a = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: `a`, ConstLabels: prometheus.Labels{`kind`: kind, name: `b`}}, f)",
+			want: [][]string{{"`a`", "gauge", "`kind`", "", "syncer"}},
 		},
 		{
 			name: "by name, and one inside a function",

@@ -16,6 +16,7 @@ var programs = []struct{ folder, program string }{
 	{"cmd/syncer", "syncer"},
 	{"internal/vnagent", "vn-agent"},
 	{"internal/provision", "vc-manager"},
+	{"internal/census/controlplanes.go", "vc-manager"},
 	{"internal/tenancy", bothPrograms},
 	{"apis", ""},
 	{"", "vc-scheduler"},

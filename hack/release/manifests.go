@@ -18,15 +18,17 @@ import (
 // installed are the kustomizations that are applied as they are, and the files of the release that hold them. What is
 // applied for one super cluster or node, or is an example, is in the archive alone.
 var installed = map[string]string{
-	"manifests/crds":               "crds.yaml",
-	"manifests/base":               "base.yaml",
-	"manifests/policies":           "policies.yaml",
-	"manifests/vc-manager":         "vc-manager.yaml",
-	"manifests/metrics":            "metrics.yaml",
-	"manifests/supercluster":       "supercluster.yaml",
-	"manifests/vn-agent/apiserver": "vn-agent-apiserver.yaml",
-	"manifests/tenant":             "tenant.yaml",
-	"manifests/single":             "single.yaml",
+	"manifests/crds":                "crds.yaml",
+	"manifests/base":                "base.yaml",
+	"manifests/policies":            "policies.yaml",
+	"manifests/vc-manager":          "vc-manager.yaml",
+	"manifests/metrics":             "metrics.yaml",
+	"manifests/monitoring":          "monitoring.yaml",
+	"manifests/monitoring/vn-agent": "vn-agent-monitoring.yaml",
+	"manifests/supercluster":        "supercluster.yaml",
+	"manifests/vn-agent/apiserver":  "vn-agent-apiserver.yaml",
+	"manifests/tenant":              "tenant.yaml",
+	"manifests/single":              "single.yaml",
 }
 
 var (

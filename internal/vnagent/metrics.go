@@ -1,10 +1,14 @@
 package vnagent
 
 import (
+	"crypto/x509"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/superpool/superpool/internal/vnagent/route"
 )
@@ -36,6 +40,34 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}
 	}
 	return metrics, nil
+}
+
+// RegisterMetrics registers the gauges of when the certificates end that the server has loaded.
+func (s *Server) RegisterMetrics(registry prometheus.Registerer) error {
+	for name, content := range map[string]func() []byte{
+		"serving":   func() []byte { chain, _ := s.cert.CurrentCertKeyContent(); return chain },
+		"client-ca": s.clientCA.CurrentCABundleContent,
+	} {
+		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Subsystem: "vn_agent", Name: "certificate_expire_timestamp_seconds",
+			Help:        "[ALPHA] When the first certificate in --tls-cert-file (serving) and in --client-ca-file (client-ca) ends, in seconds since 1970.",
+			ConstLabels: prometheus.Labels{"certificate": name},
+		}, func() float64 { return firstEnd(content()) })
+		if err := registry.Register(gauge); err != nil {
+			return fmt.Errorf("registering a metric: %w", err)
+		}
+	}
+	return nil
+}
+
+// firstEnd returns when the first of certificates in PEM ends, in seconds since 1970, not a number if there is none.
+func firstEnd(text []byte) float64 {
+	certificates, err := certutil.ParseCertsPEM(text)
+	if err != nil {
+		return math.NaN()
+	}
+	first := slices.MinFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return float64(first.NotAfter.Unix())
 }
 
 func (m *Metrics) answered(kind route.Kind, code int) {

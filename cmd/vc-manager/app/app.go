@@ -30,9 +30,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/census"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/metricsauth"
@@ -218,6 +220,9 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	if err := errors.Join(reconciler.SetupWithManager(mgr), mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
 		return fmt.Errorf("setting up: %w", err)
+	}
+	if err := census.RegisterControlPlanes(ctx, ctrlmetrics.Registry, mgr.GetCache()); err != nil {
+		return err //nolint:wrapcheck // it says all
 	}
 	logger.Info("Starting")
 	return mgr.Start(ctx) //nolint:wrapcheck // it says what ended it

@@ -29,6 +29,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/census"
 	"github.com/superpool/superpool/internal/grants"
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/kubescheduler"
@@ -201,6 +202,9 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 	dispatcher := dispatch.New(false)
 	if err := watchMeta(ctx, mgr, dispatcher); err != nil {
 		return err
+	}
+	if err := census.RegisterPool(ctx, ctrlmetrics.Registry, mgr.GetCache()); err != nil {
+		return err //nolint:wrapcheck // it says all
 	}
 	recorder := mgr.GetEventRecorderFor(component)
 	metrics, err := superclusters.NewMetrics(ctrlmetrics.Registry)

@@ -238,7 +238,7 @@ func Run(ctx context.Context, options *Options) error {
 		return err
 	}
 	requestMetrics, err := vnagent.NewMetrics(metrics.Registry)
-	if err != nil {
+	if err := errors.Join(err, server.RegisterMetrics(metrics.Registry)); err != nil {
 		return err
 	}
 	mgr, err := newManager(ctx, config, options, upstream.ready)

@@ -60,13 +60,12 @@ func (m *Metrics) reconcile(kind string, err error) {
 }
 
 func (m *Metrics) queue(kind string, queue *Queue) error {
-	labels := prometheus.Labels{"kind": kind}
 	return errors.Join(
 		m.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "vc_syncer", Name: "queue_depth", Help: "[ALPHA] Keys in the queue, by kind.", ConstLabels: labels,
+			Namespace: "vc_syncer", Name: "queue_depth", Help: "[ALPHA] Keys in the queue, by kind.", ConstLabels: prometheus.Labels{"kind": kind},
 		}, func() float64 { return float64(queue.Len()) })),
 		m.registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "vc_syncer", Name: "queue_processing", Help: "[ALPHA] Keys of the queue that workers have, by kind.", ConstLabels: labels,
+			Namespace: "vc_syncer", Name: "queue_processing", Help: "[ALPHA] Keys of the queue that workers have, by kind.", ConstLabels: prometheus.Labels{"kind": kind},
 		}, func() float64 { return float64(queue.Processing()) })),
 	)
 }

@@ -5,6 +5,9 @@ package provision
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +55,8 @@ type world struct {
 	// start starts vc-manager.
 	start   func() (*launch.Process, error)
 	manager *launch.Process
+	// metrics is the address of its metrics.
+	metrics string
 	// admin is the file of the administrator's kubeconfig of the meta cluster.
 	admin string
 	// asManager and asScheduler have the rights that are shipped.
@@ -74,7 +79,10 @@ func newWorld(t *testing.T, validity time.Duration, files ...string) *world {
 	require.NoError(t, controlplane.Apply(t.Context(), started[0], "base/vc-manager-grants.yaml", "vc-manager/policy.yaml"))
 	folder, err := filepath.Abs(filepath.Join("..", "..", "..", "bin"))
 	require.NoError(t, err)
-	w := &world{client: c, kubelet: newKubelet(t, c, root, folder), agent: newAgent(t, c), admin: filepath.Join(t.TempDir(), "admin.kubeconfig")}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.77.0.2:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	w := &world{metrics: listener.Addr().String(), client: c, kubelet: newKubelet(t, c, root, folder), agent: newAgent(t, c), admin: filepath.Join(t.TempDir(), "admin.kubeconfig")}
 	require.NoError(t, os.WriteFile(w.admin, started[0].KubeConfig, 0o600))
 	w.asManager, err = client.New(account.Config, client.Options{Scheme: controlplane.Scheme()})
 	require.NoError(t, err)
@@ -84,6 +92,7 @@ func newWorld(t *testing.T, validity time.Duration, files ...string) *world {
 	w.start = func() (*launch.Process, error) {
 		return launch.Run(w.kubelet.folder, "vc-manager", []string{
 			"/usr/bin/env", asManager + "=1", "HTTPS_PROXY=" + w.kubelet.network, os.Args[0], "--kubeconfig=" + kubeconfig, "--certificate-validity=" + validity.String(), "--base-cluster-version=base",
+			"--metrics-bind-address=" + w.metrics, "--metrics-secure=false",
 		})
 	}
 	w.manager, err = w.start()
@@ -187,6 +196,24 @@ func (w *world) remember(t *testing.T, name string) {
 	}, patience, tick, "%s is written", name)
 }
 
+// counts requires that metrics of vc-manager have these lines.
+func (w *world) counts(t *testing.T, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		require.Eventually(t, func() bool {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.metrics+"/metrics", http.NoBody)
+			require.NoError(t, err)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return false
+			}
+			defer response.Body.Close() //nolint:errcheck // it is read
+			body, err := io.ReadAll(response.Body)
+			return err == nil && strings.Contains(string(body), line)
+		}, patience, tick, line)
+	}
+}
+
 // TestAControlPlane: two objects make a control plane that works: its administrator is known to it, its controllers work
 // in it, and vn-agents know it. Its certificates are renewed while a watch is held, and nothing is restarted or broken by it. Its tenant is
 // paused, and goes on with what it had. Then it is deleted, and nothing is left.
@@ -216,6 +243,7 @@ func TestAControlPlane(t *testing.T) {
 		require.ErrorContains(t, w.update(t, change), "serviceCIDRs and clusterDomain of a control plane that is provisioned cannot change")
 	}
 	require.WithinDuration(t, time.Now().Add(365*24*time.Hour), w.current(t).Status.CertificatesExpire.Time, time.Hour)
+	w.counts(t, `vc_manager_virtual_clusters{condition="UpToDate",status="True"} 1`, "\nvc_manager_certificates_expire_timestamp_seconds 1.")
 	require.NoError(t, w.update(t, func(spec *tenancyv1alpha1.VirtualClusterSpec) { spec.PolicyName, spec.PKIExpireDays = "trusted", 0 }))
 	version := &tenancyv1alpha1.ClusterVersion{}
 	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "v1.37"}, version))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +61,12 @@ func TestMetricsWantAToken(t *testing.T) {
 	_, err := controlplane.Account(t.Context(), w.metaPlane, "metrics/rbac.yaml", account.Namespace, account.Name)
 	require.NoError(t, err)
 	require.Contains(t, answers(issued.Status.Token, http.StatusOK), "vc_scheduler_")
+	for _, counted := range []string{`vc_scheduler_virtual_clusters{ready="True",reason="Connected"} 1`, `vc_scheduler_super_cluster_ready{reason="`} { // once caches are filled
+		require.Eventually(t, func() bool {
+			_, body := read(issued.Status.Token)
+			return strings.Contains(body, counted)
+		}, patience, patience/100, counted)
+	}
 	answers("", http.StatusUnauthorized)
 }
 
