@@ -122,7 +122,10 @@ func readPage(path string) (string, error) {
 	return string(text), err
 }
 
-func TestTroubleshootingNamesWhatThereIs(t *testing.T) {
+// here are the second cells of the tables of a page, which say what there is in the place of what there was.
+var here = regexp.MustCompile(`(?m)^\| .*? \| (.*?) \|`)
+
+func TestGuidesNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	reference := map[string]string{}
 	for _, name := range sortedKeys(pages()) {
@@ -134,6 +137,15 @@ func TestTroubleshootingNamesWhatThereIs(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, page, "`NotPlaced`", "the test reads another page")
 	require.Empty(t, unknown(page, reference))
+
+	page, err = readPage("docs/from-virtualcluster.md")
+	require.NoError(t, err)
+	var cells []string
+	for _, match := range here.FindAllStringSubmatch(page, -1) {
+		cells = append(cells, match[1])
+	}
+	require.Contains(t, cells, "`--super-cluster-kubeconfig`", "the test reads another column")
+	require.Empty(t, unknown(strings.Join(cells, "\n"), reference))
 }
 
 func TestLinks(t *testing.T) {
