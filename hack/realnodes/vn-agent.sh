@@ -16,8 +16,6 @@ mode=${1:-$before}
 # The next run completes a change that is interrupted.
 [[ $mode == "$before" ]] || touch "$OUT/vn-agent-changes"
 echo "$mode" >"$OUT/vn-agent-mode"
-kill_program registry # it has the images of before
-start_registry
 for id in "${NODES[@]}"; do
   [[ $id == meta ]] || pull_image "$id" vn-agent
 done

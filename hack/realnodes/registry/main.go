@@ -52,12 +52,23 @@ func run(ctx context.Context, listen, images, credentials string) error {
 	if !found || user == "" || password == "" {
 		return fmt.Errorf("-credentials: %s does not hold NAME:PASSWORD", credentials)
 	}
-	served, err := serve(ctx, images)
-	if err != nil {
+	if _, err := serve(ctx, images); err != nil {
 		return fmt.Errorf("-images: %w", err)
 	}
-	server := &http.Server{Addr: listen, Handler: private(user, password, served), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: listen, Handler: private(user, password, current(images)), ReadHeaderTimeout: 10 * time.Second}
 	return server.ListenAndServe() //nolint:wrapcheck // it says all
+}
+
+// current serves the images in a folder as they are at each request: they are packed again while a bed runs.
+func current(images string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		served, err := serve(r.Context(), images)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		served.ServeHTTP(w, r)
+	})
 }
 
 // serve returns a registry of the images in a folder.

@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,11 +38,7 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	served, err := serve(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(private("bed", "secret", served))
+	server := httptest.NewServer(private("bed", "secret", current(folder)))
 	defer server.Close()
 
 	for _, tc := range []struct {
@@ -71,6 +68,48 @@ func TestServe(t *testing.T) {
 		}
 		if got := errorText(err); (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s with password %q: %q, wanted %q", tc.repository, tc.password, got, tc.want)
+		}
+	}
+}
+
+// TestServePackedAgain: an image that is packed again is served as it is now.
+func TestServePackedAgain(t *testing.T) {
+	folder := t.TempDir()
+	program := filepath.Join(folder, "program")
+	server := httptest.NewServer(private("bed", "secret", current(folder)))
+	defer server.Close()
+	ref, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/program:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		image, err := random.Image(1000, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(program); err != nil {
+			t.Fatal(err)
+		}
+		path, err := layout.Write(program, empty.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{refName: "registry.k8s.io/program:v1"})); err != nil {
+			t.Fatal(err)
+		}
+		want, err := image.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pulled, err := remote.Image(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate.Image(pulled); err != nil {
+			t.Error(err)
+		}
+		if got, err := pulled.Digest(); err != nil || got != want {
+			t.Errorf("got %s, %v, wanted %s", got, err, want)
 		}
 	}
 }
