@@ -49,6 +49,8 @@ var healthy = map[string]string{
 
 	`vc_scheduler_super_cluster_ready{super_cluster="r1", reason="SuperClusterReady"}`: steady("1"),
 	`vc_scheduler_super_cluster_ready{super_cluster="r2", reason="SuperClusterReady"}`: steady("1"),
+	`vc_scheduler_super_cluster_replaceable{super_cluster="r1", reason="FitsElsewhere"}`: steady("1"),
+	`vc_scheduler_super_cluster_replaceable{super_cluster="r2", reason="FitsElsewhere"}`: steady("1"),
 	`vc_scheduler_super_cluster_overcommitted{super_cluster="r1", resource="cpu"}`:     steady("0"),
 	`vc_scheduler_super_cluster_slices{super_cluster="r1", state="used"}`:              steady("8"),
 	`vc_scheduler_super_cluster_slices{super_cluster="r1", state="free"}`:              steady("0"),
@@ -139,6 +141,12 @@ func TestAlertsFire(t *testing.T) {
 		},
 		"SuperpoolSuperClusterOvercommitted": {
 			series: map[string]string{`vc_scheduler_super_cluster_overcommitted{super_cluster="r1", resource="cpu"}`: steady("12")}, says: "12 more cpu in r1",
+		},
+		"SuperpoolSuperClusterNotReplaceable": {
+			series: map[string]string{
+				`vc_scheduler_super_cluster_replaceable{super_cluster="r2", reason="FitsElsewhere"}`:   "1x60 _x120",
+				`vc_scheduler_super_cluster_replaceable{super_cluster="r2", reason="NoRoomElsewhere"}`: "_x60 0x120",
+			}, says: "If r2 were lost",
 		},
 		"SuperpoolPoolFull": {
 			series: map[string]string{`vc_scheduler_super_cluster_slices{super_cluster="r2", state="free"}`: steady("0")}, says: "No super cluster has room",
