@@ -1,0 +1,106 @@
+package placer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	pluginargs "github.com/superpool/superpool/apis/config"
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/placement"
+	"github.com/superpool/superpool/internal/slice"
+	"github.com/superpool/superpool/plugins/namespacegang"
+)
+
+// tolerating is the default configuration that keeps room for so many losses.
+func tolerating(t *testing.T, losses int32) *config.KubeSchedulerConfiguration {
+	t.Helper()
+	cfg := defaultConfig(t)
+	for i := range cfg.Profiles {
+		args := &cfg.Profiles[i].PluginConfig
+		*args = append(slices.DeleteFunc(*args, func(given config.PluginConfig) bool { return given.Name == namespacegang.Name }),
+			config.PluginConfig{Name: namespacegang.Name, Args: &pluginargs.NamespaceGangArgs{PermitWaitingTimeSeconds: 30, TolerateLosses: losses}})
+	}
+	return cfg
+}
+
+// TestRoomIsKeptForLosses: what is new waits, and what replaces what is lost does not.
+func TestRoomIsKeptForLosses(t *testing.T) {
+	nodes := []*corev1.Node{virtualNode("r1", "400m", "8Gi"), virtualNode("r2", "400m", "8Gi"), virtualNode("r3", "400m", "8Gi")}
+	lost := func(node *corev1.Node) {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	}
+	old, grows := wanting("a-old", "300m", held100("r1", 3)), wanting("b-grows", "600m", held100("r2", 2))
+	run := func(nodes []*corev1.Node, placements ...*schedulerv1alpha1.NamespacePlacement) (got []string) {
+		outcomes, err := (&Rehearsal{Config: tolerating(t, 1), Nodes: nodes, Placements: placements}).Run(schedulertest.Context(t))
+		require.NoError(t, err)
+		for _, outcome := range outcomes {
+			got = append(got, placement.Encode(outcome.Placement.Status.Placements)+outcome.Why.Message)
+		}
+		return got
+	}
+	const kept = "0/3 super clusters are available: the pool keeps what it has free for the loss of a super cluster: "
+	require.Equal(t, []string{`{"r1":3}`, `{"r2":2}` + kept + "400m cpu", `{"r1":1,"r2":1,"r3":1}`}, run(nodes, old, grows, wanting("c-new", "300m")))
+
+	outcomes, err := (&Rehearsal{Config: tolerating(t, 1), Nodes: nodes, Placements: []*schedulerv1alpha1.NamespacePlacement{old, grows}}).Run(schedulertest.Context(t))
+	require.NoError(t, err)
+	require.Equal(t, "others: the pool keeps what it has free for the loss of a super cluster: 400m cpu (of 700m free 400m are kept for the loss of r1 at most)", outcomes[1].Why.Details()[len("0 of 4 slices fit; "):])
+
+	// r2 is lost: what it held takes the room that was kept, and nothing new does.
+	away := wanting("b-away", "400m", held100("r2", 4))
+	away.Status, _, _ = placement.Next(away, placement.Facts{Leave: map[string]schedulerv1alpha1.LeavingReason{"r2": schedulerv1alpha1.LeavingLost}})
+	after := []*corev1.Node{nodes[0], virtualNode("r2", "400m", "8Gi", lost), nodes[2]}
+	require.Equal(t, []string{`{"r1":3}`, `{"r1":1,"r3":3}`, kept + "100m cpu"}, run(after, old, away, wanting("c-new", "100m")))
+}
+
+// TestThePoolSurvives has random namespaces come to random pools: whatever has been placed, what is free elsewhere is as
+// much as is reserved in any one super cluster, and what waits would have left less.
+func TestThePoolSurvives(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 37))
+		var nodes []*corev1.Node
+		allocatable := map[string]int64{}
+		for i := range 2 + random.IntN(4) {
+			cpu := int64(100 * (1 + random.IntN(12)))
+			allocatable[clusterName(i)] = cpu
+			nodes = append(nodes, virtualNode(clusterName(i), fmt.Sprintf("%dm", cpu), "80Gi"))
+		}
+		var placements []*schedulerv1alpha1.NamespacePlacement
+		for i := range 12 {
+			np := wanting(fmt.Sprintf("t%02d", i), fmt.Sprintf("%dm", 100*(1+random.IntN(6))))
+			np.UID, np.CreationTimestamp = types.UID(np.Namespace), metav1.Unix(int64(i), 0)
+			np.Spec.SchedulerName = []string{"", "pack", "spread"}[random.IntN(3)]
+			placements = append(placements, np)
+		}
+		outcomes, err := (&Rehearsal{Config: tolerating(t, 1), Nodes: nodes, Placements: placements}).Run(schedulertest.Context(t))
+		require.NoError(t, err)
+		reserved, free, largest := map[string]int64{}, int64(0), int64(0)
+		for _, outcome := range outcomes {
+			for i := range outcome.Placement.Status.Placements {
+				part := &outcome.Placement.Status.Placements[i]
+				reserved[part.Cluster] += slice.Of(part.Reserved)["cpu"]
+			}
+		}
+		for name, cpu := range allocatable {
+			free += cpu - reserved[name]
+			largest = max(largest, cpu)
+		}
+		for name, cpu := range allocatable {
+			require.GreaterOrEqual(t, free-(cpu-reserved[name]), reserved[name], "seed %d: the loss of %s of %v with %v", seed, name, allocatable, reserved)
+		}
+		for _, outcome := range outcomes {
+			if !outcome.Why.IsZero() {
+				require.Less(t, free-largest, slice.Of(outcome.Placement.Spec.Quota)["cpu"], "seed %d: %s waits", seed, outcome.Placement.Namespace)
+			}
+		}
+	}
+}
+
