@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -104,3 +105,41 @@ func TestThePoolSurvives(t *testing.T) {
 	}
 }
 
+
+// TestRoomIsKeptWhileManyCome: those of which some slices are held while others are tried are counted, and one of a
+// higher priority that comes in between is, too.
+func TestRoomIsKeptWhileManyCome(t *testing.T) {
+	p := newPool(t, func(p *pool) { p.placer.Config = tolerating(t, 1) })
+	const clusters, tenants, cpu = 4, 40, 1000
+	for i := range clusters {
+		p.cluster(clusterName(i), fmt.Sprintf("%dm", cpu), "80Gi")
+	}
+	for i := range tenants {
+		tenant := fmt.Sprintf("tenant-%02d", i)
+		p.mu.Lock()
+		np := wanting(tenant, fmt.Sprintf("%dm", 100*(1+i%5)))
+		np.Spec.Priority = int32(i % 3)
+		p.placements[tenant] = np
+		p.project(tenant)
+		p.mu.Unlock()
+	}
+	require.Eventually(t, func() bool {
+		for i := range tenants {
+			if tenant := fmt.Sprintf("tenant-%02d", i); p.placed(tenant) == "" && p.refusal(tenant).IsZero() {
+				return false
+			}
+		}
+		return true
+	}, patience, 5*time.Millisecond)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum, reserved := int64(0), map[string]int64{}
+	for _, np := range p.placements {
+		for i := range np.Status.Placements {
+			amount := slice.Of(np.Status.Placements[i].Reserved)["cpu"]
+			sum, reserved[np.Status.Placements[i].Cluster] = sum+amount, reserved[np.Status.Placements[i].Cluster]+amount
+		}
+	}
+	require.LessOrEqual(t, sum, int64((clusters-1)*cpu), "%v", reserved)
+	require.Greater(t, sum, int64((clusters-1)*cpu-500), "what may be used is: %v", reserved)
+}
