@@ -105,7 +105,6 @@ func TestThePoolSurvives(t *testing.T) {
 	}
 }
 
-
 // TestRoomIsKeptWhileManyCome: those of which some slices are held while others are tried are counted, and one of a
 // higher priority that comes in between is, too.
 func TestRoomIsKeptWhileManyCome(t *testing.T) {
@@ -142,4 +141,22 @@ func TestRoomIsKeptWhileManyCome(t *testing.T) {
 	}
 	require.LessOrEqual(t, sum, int64((clusters-1)*cpu), "%v", reserved)
 	require.Greater(t, sum, int64((clusters-1)*cpu-500), "what may be used is: %v", reserved)
+}
+
+// TestAGuaranteeKeepsTheRoom: others give way for the room that is kept, too, where what is free would be enough.
+func TestAGuaranteeKeepsTheRoom(t *testing.T) {
+	find := func(losses int32) (parts []Part) {
+		p := &Preemption{
+			Config: tolerating(t, losses), Now: preemptedAt, Nodes: []*corev1.Node{virtualNode("r1", "400m", "8Gi"), virtualNode("r2", "400m", "8Gi")},
+			Placements: []*schedulerv1alpha1.NamespacePlacement{owner("a", "300m"), borrower("b", 1, held100("r1", 3)), borrower("c", 2, held100("r2", 1))},
+		}
+		victims, err := p.Find(schedulertest.Context(t), types.NamespacedName{Namespace: "a", Name: "web"})
+		require.NoError(t, err)
+		require.NotNil(t, victims.Granted)
+		return victims.Parts
+	}
+	require.Empty(t, find(0))
+	parts := find(1)
+	require.Len(t, parts, 1)
+	require.Equal(t, "b", parts[0].Namespace.Namespace)
 }

@@ -105,7 +105,7 @@ func TestLosses(t *testing.T) {
 		},
 		"all fit, each beside the other two": {
 			nodes: three, of: placements{holding("a", "4", nil, cores("r1", 2), cores("r2", 2)), holding("b", "4", nil, cores("r2", 2), cores("r3", 2))},
-			want:  []string{"r1: 1", "r2: 2", "r3: 1"},
+			want: []string{"r1: 1", "r2: 2", "r3: 1"},
 		},
 		"what one loss takes is there for the next": {
 			nodes: nodes{offering("r1", "2"), offering("r2", "2"), offering("r3", "2")},
@@ -114,7 +114,7 @@ func TestLosses(t *testing.T) {
 		},
 		"the larger one has no room, the smaller one has": {
 			nodes: three, of: placements{holding("a", "3", nil, cores("r1", 3)), holding("b", "1", nil, cores("r1", 1)), holding("c", "4", nil, cores("r2", 4)), holding("d", "2", nil, cores("r3", 2))},
-			want:  []string{"r1: 2, a/web lacks cpu=3", "r2: 1, c/web lacks cpu=4", "r3: 1, d/web lacks cpu=2"},
+			want: []string{"r1: 2, a/web lacks cpu=3", "r2: 1, c/web lacks cpu=4", "r3: 1, d/web lacks cpu=2"},
 		},
 		"one super cluster alone": {
 			nodes: nodes{offering("r1", "4")}, of: placements{holding("a", "1", nil, cores("r1", 1))}, want: []string{"r1: 1, a/web lacks cpu=1"},
@@ -144,7 +144,9 @@ func TestLosses(t *testing.T) {
 			nodes: nodes{offering("r1", "4")},
 			of: placements{
 				holding("a", "1", func(np *schedulerv1alpha1.NamespacePlacement) { np.Spec.Paused = true }, cores("r1", 1)),
-				holding("b", "1", func(np *schedulerv1alpha1.NamespacePlacement) { np.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, cores("r1", 1)),
+				holding("b", "1", func(np *schedulerv1alpha1.NamespacePlacement) {
+					np.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+				}, cores("r1", 1)),
 			},
 			want: []string{"r1: 1"},
 		},
@@ -239,4 +241,3 @@ func BenchmarkLosses(b *testing.B) {
 		})
 	}
 }
-

@@ -26,7 +26,7 @@ var ofAll = []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator:
 //
 //	free     of a super cluster that takes new slices, else 0
 //	reserved in a super cluster, and not replaced elsewhere already
-//	wanted   by the slice, or by all slices of a gang that begins
+//	wanted   by all slices of a gang that begins; nil: by the slice
 //
 // the wanted takes as much of the free of a super cluster as it adds to what is reserved there. So it need not be known
 // where it goes: the sum of reserved and free stays as it is in each, and the loss of lost is survived afterwards if
@@ -37,6 +37,9 @@ var ofAll = []corev1.Toleration{{Key: schedulerv1alpha1.TaintProvider, Operator:
 func (pl *NamespaceGang) keepRoom(pod *corev1.Pod, wanted slice.Amounts, nodes []fwk.NodeInfo) *fwk.Status {
 	if pl.losses == 0 || slicepod.Replaces(pod) {
 		return nil
+	}
+	if wanted == nil {
+		wanted = slicepod.AmountsOf(pod)
 	}
 	var short []string
 	for _, name := range wanted.OfPods().Names() {

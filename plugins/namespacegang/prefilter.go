@@ -28,7 +28,7 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonReleased)
 	}
 	if begun {
-		return pinned(pod), pl.keepRoom(pod, slicepod.AmountsOf(pod), nodes)
+		return pinned(pod), pl.keepRoom(pod, nil, nodes)
 	}
 	total, err := slicepod.Total(pod)
 	if err != nil {

@@ -85,7 +85,9 @@ func (s *Simulator) Start(ctx context.Context) error {
 
 // until returns the time from the end of a round to the beginning of the next: it took so long, and was busy for a part
 // of that.
-func until(period, busy, took time.Duration) time.Duration { return max(period, roundShare*busy) - took }
+func until(period, busy, took time.Duration) time.Duration {
+	return max(period, roundShare*busy) - took
+}
 
 // pause waits, and returns false once ctx has ended.
 func (s *Simulator) pause(ctx context.Context, duration time.Duration) bool {
