@@ -114,7 +114,7 @@ func newBed(t *testing.T, clock clock.Clock, objects ...client.Object) *bed {
 func (b *bed) round(want ...string) {
 	b.Helper()
 	b.said = nil
-	b.Simulator.Reader = schedulingtest.PoolReader{Reader: b.WithWatch, Nodes: b.nodes}
+	b.Reader = schedulingtest.PoolReader{Reader: b.WithWatch, Nodes: b.nodes}
 	_, err := b.Round(schedulertest.Context(b.T))
 	require.NoError(b, err)
 	require.Empty(b, cmp.Diff(want, b.said))
@@ -169,7 +169,7 @@ func TestUntil(t *testing.T) {
 func TestACacheThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, clock.RealClock{})
-	b.Simulator.Reader = interceptor.NewClient(b.WithWatch, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	b.Reader = interceptor.NewClient(b.WithWatch, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("not started")
 	}})
 	_, err := b.Round(schedulertest.Context(t))
@@ -182,7 +182,7 @@ func TestStart(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {
 		lists, began := []time.Duration{}, time.Now()
 		b := newBed(t, clock.RealClock{})
-		b.Simulator.Reader = interceptor.NewClient(b.WithWatch, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+		b.Reader = interceptor.NewClient(b.WithWatch, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 			if _, isNodes := list.(*corev1.NodeList); isNodes {
 				lists = append(lists, time.Since(began))
 			}
@@ -191,7 +191,7 @@ func TestStart(t *testing.T) {
 		ctx, cancel := context.WithCancel(schedulertest.Context(t))
 		ended := make(chan error, 1)
 		go func() { ended <- b.Start(ctx) }()
-		time.Sleep(12 * time.Minute)
+		<-time.After(12 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, []time.Duration{time.Minute, 6 * time.Minute, 11 * time.Minute}, lists)
 		cancel()
