@@ -171,7 +171,8 @@ func (f *findings) read(fit *framework.FitError) {
 // readAbsent reads what was said about all super clusters that were not looked at one by one.
 func (f *findings) readAbsent(statuses *framework.NodeToStatus) {
 	status := statuses.AbsentNodesStatus()
-	if status.Plugin() == namespacegang.Name && f.readShort() {
+	isRoomKept := strings.Contains(status.Message(), namespacegang.ErrReasonRoomKept)
+	if status.Plugin() == namespacegang.Name && !isRoomKept && f.readShort() {
 		return
 	}
 	for _, text := range status.Reasons() {

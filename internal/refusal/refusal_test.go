@@ -173,6 +173,11 @@ func TestMessage(t *testing.T) {
 			pod: sliced, status: unfit(3, roomKept, rejected(namespacegang.Name, roomKept), nil),
 			want: "0/3 super clusters are available: the pool keeps what it has free for the loss of a super cluster: 5 cpu, 3 nvidia.com/gpu",
 		},
+		"room that is kept, for a slice beside others of its namespace that have a super cluster": {
+			pod: sliced, status: unfit(1, roomKept, rejected(namespacegang.Name, roomKept), nil),
+			nodes: snapshot{}.with("r1", builders.Resources("cpu", "12", "nvidia.com/gpu", "4"), builders.Resources("cpu", "9")),
+			want:  "0/1 super clusters are available: the pool keeps what it has free for the loss of a super cluster: 5 cpu, 3 nvidia.com/gpu",
+		},
 		"room that is kept, and a slice that is wanted in one super cluster": {
 			pod: pinned, status: unfit(3, roomKept, rejected(namespacegang.Name, roomKept), nil),
 			want: "0/3 super clusters are available: the pool keeps what it has free for the loss of a super cluster: 5 cpu, 3 nvidia.com/gpu",
