@@ -19,6 +19,7 @@ import (
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/plugins/namespacegang"
+	"github.com/superpool/superpool/test/builders"
 )
 
 // tolerating is the default configuration that keeps room for so many losses.
@@ -159,4 +160,27 @@ func TestAGuaranteeKeepsTheRoom(t *testing.T) {
 	parts := find(1)
 	require.Len(t, parts, 1)
 	require.Equal(t, "b", parts[0].Namespace.Namespace)
+}
+
+// TestTheRoomOfAGuaranteeIsKept: what comes free goes to whom it was taken for, though another super cluster has room
+// for others all the time, which is kept for the loss of one.
+func TestTheRoomOfAGuaranteeIsKept(t *testing.T) {
+	p := newPool(t, func(p *pool) { p.placer.Config = tolerating(t, 1) })
+	p.cluster("r1", "600m", "8Gi")
+	p.cluster("r2", "600m", "8Gi")
+	p.hold(borrower("first", 2, held100("r1", 3)))
+	p.hold(borrower("second", 1, held100("r1", 3)))
+	a := owner("a", "500m")
+	a.Spec.Slice = builders.Resources("cpu", "100m")
+	a.Status, _, _ = placement.Next(a, placement.Facts{Now: preemptedAt, Nominated: map[string]slice.Amounts{"r1": slice.Of(builders.Resources("cpu", "500m"))}})
+	p.hold(a)
+	p.wantRefused("a", namespacegang.ErrReasonRoomKept)
+	p.remove("first")
+	p.hold(wanting("thief", "200m"))
+	p.wantRefused("thief", namespacegang.ErrReasonRoomKept)
+	p.remove("second")
+	p.wantPlaced("a", `{"r1":5}`)
+	p.ask("small", "100m", "0")
+	p.wantPlaced("small", "")
+	require.Empty(t, p.placed("thief"))
 }

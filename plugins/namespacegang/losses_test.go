@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/superpool/superpool/apis/config"
@@ -21,12 +22,12 @@ import (
 )
 
 // tolerating is a framework with the plugin that keeps room for so many losses.
-func tolerating(t *testing.T, losses int32, pods []*corev1.Pod, nodes []*corev1.Node) *plugintest.Framework {
+func tolerating(t *testing.T, losses int32, pods []*corev1.Pod, nodes []*corev1.Node, options ...frameworkruntime.Option) *plugintest.Framework {
 	t.Helper()
 	factory := func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		return namespacegang.New(&notebook{}, namespacegang.NewState())(ctx, &config.NamespaceGangArgs{PermitWaitingTimeSeconds: 30, TolerateLosses: losses}, handle)
 	}
-	return plugintest.NewStandaloneFramework(t, namespacegang.Name, factory, pods, nodes)
+	return plugintest.NewStandaloneFramework(t, namespacegang.Name, factory, pods, nodes, options...)
 }
 
 func TestRoomIsKept(t *testing.T) {
@@ -104,6 +105,37 @@ func TestRoomIsKept(t *testing.T) {
 			}
 			require.Equal(t, fwk.Unschedulable, status.Code())
 			require.Contains(t, []string{tc.want, fmt.Sprintf("%s: %s", namespacegang.ErrReasonRoomKept, tc.want)}, status.Message())
+		})
+	}
+}
+
+// TestWhatIsNominatedIsNoRoom for those behind it in the queue, as far as it is free already.
+func TestWhatIsNominatedIsNoRoom(t *testing.T) {
+	capacity := map[corev1.ResourceName]string{"cpu": "4"}
+	nodes := []*corev1.Node{st.MakeNode().Name("r1").Capacity(capacity).Obj(), st.MakeNode().Name("r2").Capacity(capacity).Obj()}
+	held := st.MakePod().Name("victim").Node("r1").Req(map[corev1.ResourceName]string{"cpu": "2"}).Obj()
+	for name, tc := range map[string]struct {
+		gang     string
+		priority int32
+		cpu      string
+		want     fwk.Code
+	}{
+		"more than is free there":  {gang: "other", cpu: "4", want: fwk.Unschedulable},
+		"all but what is wanted":   {gang: "other", cpu: "1", want: fwk.Success},
+		"more than that":           {gang: "other", cpu: "2", want: fwk.Unschedulable},
+		"its own":                  {gang: "web", cpu: "4", want: fwk.Success},
+		"behind in the queue":      {gang: "other", cpu: "4", priority: -1, want: fwk.Success},
+		"nothing of that resource": {gang: "other", cpu: "0", want: fwk.Success},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nominee := sliceOf(tc.gang, "1", "nominee")
+			nominee.Spec.Priority = &tc.priority
+			nominee.Spec.Containers = []corev1.Container{{Resources: builders.Requests("cpu", tc.cpu)}}
+			s := tolerating(t, 1, []*corev1.Pod{held}, nodes, frameworkruntime.WithPodNominator(plugintest.Nominated{"r1": {nominee}}))
+			pod := sliceOf("web", "1", "0")
+			pod.Annotations[slicepod.AnnotationGangTotal] = "cpu=1000"
+			_, status, _ := s.RunPreFilterPlugins(t.Context(), framework.NewCycleState(), pod)
+			require.Equal(t, tc.want, status.Code(), status.Message())
 		})
 	}
 }
