@@ -40,8 +40,10 @@ func (r *Rehearsal) Trials(ctx context.Context) (*Trials, error) {
 		t.placements[client.ObjectKeyFromObject(np)] = np
 	}
 	var err error
-	t.stage, t.end, err = r.begin(ctx)
-	return t, err
+	if t.stage, t.end, err = r.begin(ctx); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // End ends the trials, and waits until nothing of them runs.

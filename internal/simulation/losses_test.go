@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/clusterchoice"
@@ -211,6 +212,21 @@ func TestLossesEnd(t *testing.T) {
 	require.ErrorIs(t, simulation.Losses(schedulertest.Context(t), profilesOf(t), pool, func(simulation.Loss) error { return enough }), enough)
 }
 
+// TestLossesWithoutScheduler are not known.
+func TestLossesWithoutScheduler(t *testing.T) {
+	pool := &simulation.Pool{Nodes: nodes{offering("r1", "4"), offering("r2", "4")}, Placements: placements{holding("a", "1", nil, cores("r1", 1))}}
+	cfg := profilesOf(t)
+	cfg.Profiles[0].Plugins.Filter.Enabled = append(cfg.Profiles[0].Plugins.Filter.Enabled, config.Plugin{Name: "Unheard"})
+	var errs []error
+	require.NoError(t, simulation.Losses(schedulertest.Context(t), cfg, pool, func(loss simulation.Loss) error {
+		errs = append(errs, loss.Err)
+		return nil
+	}))
+	require.Len(t, errs, 2)
+	require.ErrorContains(t, errs[0], "Unheard")
+	require.NoError(t, errs[1])
+}
+
 // BenchmarkLosses simulates the loss of each of so many super clusters, each namespace of two slices in as many of them
 // as parts says. Half of what there is is free.
 func BenchmarkLosses(b *testing.B) {
@@ -227,11 +243,11 @@ func BenchmarkLosses(b *testing.B) {
 				}
 				pool.Placements = append(pool.Placements, np)
 			}
-			config := profilesOf(b)
+			cfg := profilesOf(b)
 			ctx := klog.NewContext(b.Context(), logr.Discard())
 			b.ReportAllocs()
 			for b.Loop() {
-				require.NoError(b, simulation.Losses(ctx, config, pool, func(loss simulation.Loss) error {
+				require.NoError(b, simulation.Losses(ctx, cfg, pool, func(loss simulation.Loss) error {
 					require.NoError(b, loss.Err)
 					require.Empty(b, loss.Unplaced)
 					require.Equal(b, size.namespaces*size.parts/size.clusters, loss.Namespaces)
