@@ -41,7 +41,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // defaults is the slice size of namespaces that name none.
 var defaults = slice.Of(builders.Resources("cpu", "2", "memory", "4Gi", "pods", "20"))
 
-func profilesOf(t *testing.T) *config.KubeSchedulerConfiguration {
+func profilesOf(t testing.TB) *config.KubeSchedulerConfiguration {
 	t.Helper()
 	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
 	require.NoError(t, err)
