@@ -20,6 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	kubectlvc "github.com/superpool/superpool/cmd/kubectl-vc/app"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 )
 
 // operator is who runs kubectl vc, with the rights that its help names and no others.
@@ -59,7 +60,7 @@ func (o *operator) vc(t *testing.T, args ...string) (printed, said string, code 
 	if err != nil {
 		told.WriteString(err.Error())
 	}
-	return out.String(), told.String(), kubectlvc.ExitCode(err)
+	return out.String(), told.String(), cli.ExitCode(err)
 }
 
 // does runs kubectl vc, and holds that it prints what is wanted and nothing else.

@@ -1,4 +1,4 @@
-package app
+package tenant
 
 import (
 	"context"
@@ -7,17 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,9 +21,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/pki"
 )
@@ -41,11 +36,11 @@ const (
 )
 
 // kubeconfig returns the command that prints a kubeconfig of a tenant.
-func (c *cli) kubeconfig() *cobra.Command {
+func (c *verbs) kubeconfig() *cobra.Command {
 	var user string
 	var groups []string
 	var life time.Duration
-	command := c.ofTenant(&cobra.Command{
+	command := c.OfTenant(&cobra.Command{
 		Use:   "kubeconfig NAME",
 		Short: "Print a kubeconfig of a tenant: its administrator's, or one of a user that ends soon",
 		Long: `kubeconfig prints the administrator's kubeconfig of a tenant. With --username it prints one of a user, with a certificate that the tenant's own
@@ -54,11 +49,11 @@ control plane signs and that ends soon: what the user may do there, RoleBindings
   kubectl vc kubeconfig acme --username anna --group developers --for 8h >anna.kubeconfig`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			cluster, vc, err := c.get(command.Context(), args[0])
+			cluster, vc, err := c.Get(command.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			text, err := administrator(command.Context(), cluster, vc)
+			text, err := cli.Administrator(command.Context(), cluster, vc)
 			switch {
 			case err != nil:
 				return err
@@ -80,8 +75,8 @@ control plane signs and that ends soon: what the user may do there, RoleBindings
 }
 
 // exec returns the command that runs another one with the kubeconfig of a tenant.
-func (c *cli) exec() *cobra.Command {
-	return c.ofTenant(&cobra.Command{
+func (c *verbs) exec() *cobra.Command {
+	return c.OfTenant(&cobra.Command{
 		Use:   "exec NAME [-- COMMAND ...]",
 		Short: "Run a command, or a shell, with the administrator's kubeconfig of a tenant",
 		Long: `exec runs a command with KUBECONFIG set to a file with the administrator's kubeconfig of a tenant, which ends with it. Without a command it
@@ -94,11 +89,11 @@ runs the shell of $SHELL.`,
 			return nil
 		},
 		RunE: func(command *cobra.Command, args []string) error {
-			cluster, vc, err := c.get(command.Context(), args[0])
+			cluster, vc, err := c.Get(command.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			text, err := administrator(command.Context(), cluster, vc)
+			text, err := cli.Administrator(command.Context(), cluster, vc)
 			if err != nil {
 				return err
 			}
@@ -116,37 +111,9 @@ runs the shell of $SHELL.`,
 				run = []string{shell()}
 				_, _ = fmt.Fprintf(c.ErrOut, "KUBECONFIG is that of tenant %s: look whether your shell sets another one\n", vc.Name) // nobody reads it who has closed it
 			}
-			return c.start(append(os.Environ(), "KUBECONFIG="+file), run)
+			return c.Start(append(os.Environ(), "KUBECONFIG="+file), run)
 		},
 	})
-}
-
-// start runs a command, whose exit code becomes that of this program. A terminal sends its signals to both, and the command
-// ends as it likes; others are passed on.
-func (c *cli) start(environment, run []string) error {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	program := exec.Command(run[0], run[1:]...) //nolint:gosec,noctx // it is the person's own
-	program.Stdin, program.Stdout, program.Stderr, program.Env = c.In, c.Out, c.ErrOut, environment
-	if err := program.Start(); err != nil {
-		return err //nolint:wrapcheck // it names the command
-	}
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case got := <-signals:
-				if got == syscall.SIGTERM || got == syscall.SIGHUP {
-					_ = program.Process.Signal(got) // it may have ended
-				}
-			}
-		}
-	}()
-	return program.Wait() //nolint:wrapcheck // as above
 }
 
 func shell() string {
@@ -154,48 +121,6 @@ func shell() string {
 		return named
 	}
 	return "sh"
-}
-
-// administrator returns the administrator's kubeconfig of a tenant.
-func administrator(ctx context.Context, cluster client.Client, vc *tenancyv1alpha1.VirtualCluster) ([]byte, error) {
-	at, key := types.NamespacedName{Namespace: vc.Namespace, Name: vc.Name + "-kubeconfig"}, tenancyv1alpha1.DefaultKubeconfigKey
-	switch ref := vc.Spec.KubeconfigSecretRef; {
-	case ref != nil:
-		at.Name = ref.Name
-		if ref.Key != "" {
-			key = ref.Key
-		}
-	case vc.Spec.ClusterVersionName == "":
-		at = types.NamespacedName{Namespace: vc.Status.ClusterNamespace, Name: tenancyv1alpha1.SecretAdminKubeconfig}
-	}
-	secret := &corev1.Secret{}
-	if err := cluster.Get(ctx, at, secret); err != nil {
-		return nil, fmt.Errorf("getting the kubeconfig of %s: %w: kubectl describe virtualcluster %s", vc.Name, err, named(vc))
-	}
-	if len(secret.Data[key]) == 0 {
-		return nil, fmt.Errorf("the kubeconfig of %s: Secret %s has no key %s: kubectl describe virtualcluster %s", vc.Name, at, key, named(vc))
-	}
-	text, err := current(secret.Data[key])
-	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig of %s: Secret %s: %w", vc.Name, at, err)
-	}
-	return text, nil
-}
-
-// current returns the current context of a kubeconfig, and nothing else of it. Whoever wrote it may have it run a program
-// here, or send files: such a one is an error.
-func current(text []byte) ([]byte, error) {
-	if _, err := kubeconfig.Parse(text); err != nil {
-		return nil, err //nolint:wrapcheck // it says what it did
-	}
-	raw, err := clientcmd.Load(text)
-	if err == nil {
-		err = clientcmdapi.MinifyConfig(raw)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("it has no current context: %w", err)
-	}
-	return clientcmd.Write(*raw) //nolint:wrapcheck // it says what it did
 }
 
 // writeKubeconfig writes a kubeconfig to a file that nobody else reads.
@@ -216,7 +141,7 @@ func ofUser(ctx context.Context, tenant string, admin []byte, user string, group
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
 	}
-	config.Timeout = requestTimeout
+	config.Timeout = cli.RequestTimeout
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the tenant: %w", err)
@@ -270,7 +195,7 @@ func signed(ctx context.Context, api kubernetes.Interface, key crypto.Signer, su
 		return nil, fmt.Errorf("approving a certificate: %w", err)
 	}
 	var certificate []byte
-	err = wait.PollUntilContextTimeout(ctx, lookPeriod, signingTimeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, cli.LookPeriod, signingTimeout, true, func(ctx context.Context) (bool, error) {
 		live, err := requests.Get(ctx, request.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err //nolint:wrapcheck // it is below

@@ -1,4 +1,4 @@
-package app
+package pool
 
 import (
 	"context"
@@ -17,6 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/holding"
+	"github.com/superpool/superpool/cmd/kubectl-vc/text"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/superclusters"
@@ -36,8 +39,8 @@ const waitsForScheduler = "waiting for vc-scheduler: kubectl -n vc-manager get p
 
 // draining is how super clusters are drained.
 type draining struct {
-	waiting
-	dry    dryRun
+	cli.Waiting
+	dry    cli.DryRun
 	isSure bool
 	// config is the file with the configuration of the namespace scheduler, "" for the one that is shipped.
 	config string
@@ -47,9 +50,9 @@ type draining struct {
 }
 
 // drain returns the command that drains super clusters.
-func (c *cli) drain() *cobra.Command {
+func (c *verbs) drain() *cobra.Command {
 	var d draining
-	command := c.ofSuperCluster(&cobra.Command{
+	command := c.OfSuperCluster(&cobra.Command{
 		Use:   "drain SUPERCLUSTER | --all --one-by-one --each COMMAND",
 		Short: "Have all namespaces leave a super cluster, and wait until it is empty; or all super clusters, one by one",
 		Long: `drain sets the taint maintenance=:NoExecute on the virtual Node of a super cluster: namespaces move elsewhere, one by one, each whole or not
@@ -71,7 +74,7 @@ Your kubeconfig must allow to get, list and patch nodes, and to list namespacepl
   kubectl vc drain --all --one-by-one --each './upgrade.sh $SUPERCLUSTER'`,
 		Args: func(_ *cobra.Command, args []string) error { return d.check(args) },
 		RunE: func(command *cobra.Command, args []string) error {
-			cluster, _, err := c.connect()
+			cluster, _, err := c.Connect()
 			if err != nil {
 				return err
 			}
@@ -81,15 +84,15 @@ Your kubeconfig must allow to get, list and patch nodes, and to list namespacepl
 			return c.drainOne(command.Context(), cluster, args[0], &d)
 		},
 	})
-	d.addFlagsFor(command.Flags(), drainTimeout)
-	d.dry.addFlags(command.Flags())
+	d.AddFlagsFor(command.Flags(), drainTimeout)
+	d.dry.AddFlags(command.Flags())
 	command.Flags().BoolVarP(&d.isSure, "yes", "y", false, "do not try what would come of it, and do not ask")
 	command.Flags().StringVar(&d.config, "namespace-scheduler-config", "", "file with the configuration that vc-scheduler has of that name")
 	command.Flags().BoolVar(&d.all, "all", false, "drain all super clusters: with --one-by-one and --each")
 	command.Flags().BoolVar(&d.oneByOne, "one-by-one", false, "drain the next one when the one before is Ready again")
 	command.Flags().StringVar(&d.each, "each", "", "command that sh runs while a super cluster is empty")
 	command.Flags().StringVar(&d.from, "from", "", "super cluster to go on with, which may be drained")
-	_ = command.RegisterFlagCompletionFunc("from", c.superClusters()) // the flag is there
+	_ = command.RegisterFlagCompletionFunc("from", c.SuperClusters()) // the flag is there
 	return command
 }
 
@@ -106,9 +109,9 @@ func (d *draining) check(args []string) error {
 		return errors.New("--all is all super clusters: name none, or leave it out")
 	case !d.oneByOne:
 		return errors.New("what is drained at once has nowhere to go: give --one-by-one, too")
-	case d.each == "" && d.dry == dryRunNone:
+	case d.each == "" && d.dry == cli.DryRunNone:
 		return errors.New("--each is missing: what is to be done while a super cluster is empty")
-	case !d.wait:
+	case !d.Wait:
 		return errors.New("the next one waits for the one before: leave --wait=false out")
 	}
 	return nil
@@ -118,12 +121,12 @@ func (d *draining) check(args []string) error {
 var errDrainedByOthers = errors.New("somebody else has drained it meanwhile, and it is left alone")
 
 // drainOne drains a super cluster and waits until it is empty, or says what would come of it.
-func (c *cli) drainOne(ctx context.Context, cluster client.Client, name string, d *draining) error {
+func (c *verbs) drainOne(ctx context.Context, cluster client.Client, name string, d *draining) error {
 	node, err := superClusterNode(ctx, cluster, name)
 	if err != nil {
 		return err
 	}
-	if d.dry != dryRunNone {
+	if d.dry != cli.DryRunNone {
 		return c.drainDry(ctx, cluster, name, d)
 	}
 	if !d.isSure && !superclusters.NodeStateOf(node).Drained {
@@ -132,25 +135,25 @@ func (c *cli) drainOne(ctx context.Context, cluster client.Client, name string, 
 			return fmt.Errorf("trying what would come of it: %w; --yes leaves that out", err)
 		}
 		if question := unfitting(report, name); question != "" {
-			if err := c.ask(ctx, question); err != nil {
+			if err := c.Ask(ctx, question); err != nil {
 				return err
 			}
 		}
 	}
-	node, changed, err := changeNode(ctx, cluster, name, dryRunNone, wishDrained)
+	node, changed, err := changeNode(ctx, cluster, name, cli.DryRunNone, wishDrained)
 	switch {
 	case err != nil:
 		return err
 	case d.all && !changed && name != d.from: // it is not to be undrained
 		return fmt.Errorf("node/%s: %w", name, errDrainedByOthers)
-	case !d.wait:
-		c.did(name, isDraining, dryRunNone)
+	case !d.Wait:
+		c.did(name, isDraining, cli.DryRunNone)
 		return nil
 	}
-	if err := c.awaitDrained(ctx, cluster, node, d.waiting); err != nil {
+	if err := c.awaitDrained(ctx, cluster, node, d.Waiting); err != nil {
 		return err
 	}
-	c.did(name, "drained", dryRunNone)
+	c.did(name, "drained", cli.DryRunNone)
 	return nil
 }
 
@@ -162,7 +165,7 @@ func wishDrained(node *corev1.Node) {
 }
 
 // drainDry says what would come of a drain, and changes nothing.
-func (c *cli) drainDry(ctx context.Context, cluster client.Client, name string, d *draining) error {
+func (c *verbs) drainDry(ctx context.Context, cluster client.Client, name string, d *draining) error {
 	_, changed, err := changeNode(ctx, cluster, name, d.dry, wishDrained)
 	if err != nil {
 		return err
@@ -187,7 +190,7 @@ func (c *cli) drainDry(ctx context.Context, cluster client.Client, name string, 
 }
 
 // simulated returns what would come of a pool if a super cluster of it were drained.
-func (c *cli) simulated(ctx context.Context, cluster client.Reader, file, name string) (*simulation.Report, error) {
+func (c *verbs) simulated(ctx context.Context, cluster client.Reader, file, name string) (*simulation.Report, error) {
 	config, err := kubescheduler.LoadConfig(file, profiles.NamespaceScheduler)
 	if err != nil {
 		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
@@ -231,14 +234,14 @@ func unfitting(report *simulation.Report, name string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s of super cluster %s would not fit elsewhere, and stay there until there is room:\n  %s\nDrain super cluster %s?",
-		count(len(stays), "namespace", "namespaces"), line(name), strings.Join(listed(stays), "\n  "), line(name))
+		text.Count(len(stays), "namespace", "namespaces"), text.Line(name), strings.Join(listed(stays), "\n  "), text.Line(name))
 }
 
 // listed returns the first of some lines, and how many there are besides.
 func listed(lines []string) []string {
 	short := make([]string, 0, mostListed+1)
-	for _, text := range lines[:min(len(lines), mostListed)] {
-		short = append(short, shortened(text, longestText))
+	for _, one := range lines[:min(len(lines), mostListed)] {
+		short = append(short, text.Shortened(one, text.LongestText))
 	}
 	if others := len(lines) - mostListed; others > 0 {
 		short = append(short, fmt.Sprintf("and %d more", others))
@@ -247,32 +250,32 @@ func listed(lines []string) []string {
 }
 
 // awaitDrained waits until a super cluster is empty that is drained, and says what has not left.
-func (c *cli) awaitDrained(ctx context.Context, cluster client.Reader, wished *corev1.Node, w waiting) error {
+func (c *verbs) awaitDrained(ctx context.Context, cluster client.Reader, wished *corev1.Node, w cli.Waiting) error {
 	var told, doubted time.Time
 	before, goesOn := "", true
-	err := c.await(ctx, "node/"+wished.Name, w, func(ctx context.Context) (state, error) {
+	err := c.Await(ctx, "node/"+wished.Name, w, func(ctx context.Context) (cli.State, error) {
 		node, now, err := lookAtNode(ctx, cluster, wished, drainedSoFar)
-		goesOn = !now.refused
-		if !now.done {
+		goesOn = !now.Refused
+		if !now.Done {
 			doubted = time.Time{}
 		}
 		switch {
-		case err != nil || now.refused, !now.done && (now.says == before || time.Since(told) < listPeriod):
+		case err != nil || now.Refused, !now.Done && (now.Says == before || time.Since(told) < listPeriod):
 			return now, err
-		case now.done && time.Since(doubted) < listPeriod:
-			return state{says: waitsForScheduler}, nil
+		case now.Done && time.Since(doubted) < listPeriod:
+			return cli.State{Says: waitsForScheduler}, nil
 		}
 		placements, err := simulation.Placements(ctx, cluster)
 		if err != nil {
 			return now, err //nolint:wrapcheck // it says what it did
 		}
 		stays := staying(node, placements)
-		if now.done && len(stays) > 0 { // it is the condition of the drain before
+		if now.Done && len(stays) > 0 { // it is the condition of the drain before
 			doubted = time.Now()
-			return state{says: waitsForScheduler}, nil
+			return cli.State{Says: waitsForScheduler}, nil
 		}
-		before, told = now.says, time.Now()
-		now.more = listed(stays)
+		before, told = now.Says, time.Now()
+		now.More = listed(stays)
 		return now, nil
 	})
 	if err != nil && goesOn {
@@ -283,30 +286,30 @@ func (c *cli) awaitDrained(ctx context.Context, cluster client.Reader, wished *c
 
 // lookAtNode returns a virtual Node as it is now, and how far it is. One that is gone, or is another one of that name, is
 // refused.
-func lookAtNode(ctx context.Context, cluster client.Reader, wished *corev1.Node, of func(*corev1.Node) state) (*corev1.Node, state, error) {
+func lookAtNode(ctx context.Context, cluster client.Reader, wished *corev1.Node, of func(*corev1.Node) cli.State) (*corev1.Node, cli.State, error) {
 	node := &corev1.Node{}
 	err := cluster.Get(ctx, client.ObjectKeyFromObject(wished), node)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && node.UID != wished.UID:
-		return nil, state{refused: true, says: "it was deleted meanwhile"}, nil
+		return nil, cli.State{Refused: true, Says: "it was deleted meanwhile"}, nil
 	case err != nil:
-		return nil, state{}, err //nolint:wrapcheck // it says what it did
+		return nil, cli.State{}, err //nolint:wrapcheck // it says what it did
 	}
 	return node, of(node), nil
 }
 
 // drainedSoFar is how far a super cluster is that is to be drained.
-func drainedSoFar(node *corev1.Node) state {
+func drainedSoFar(node *corev1.Node) cli.State {
 	if !superclusters.NodeStateOf(node).Drained {
-		return state{refused: true, says: "somebody has undrained it"}
+		return cli.State{Refused: true, Says: "somebody has undrained it"}
 	}
 	switch drained := nodeCondition(node, schedulerv1alpha1.NodeDrained); {
 	case drained == nil:
-		return state{says: waitsForScheduler}
+		return cli.State{Says: waitsForScheduler}
 	case drained.Status == corev1.ConditionTrue:
-		return state{done: true, says: drained.Message}
+		return cli.State{Done: true, Says: drained.Message}
 	default:
-		return state{says: drained.Message}
+		return cli.State{Says: drained.Message}
 	}
 }
 
@@ -315,14 +318,14 @@ func staying(node *corev1.Node, placements []*schedulerv1alpha1.NamespacePlaceme
 	for _, np := range placements {
 		for i := range np.Status.Placements {
 			part := &np.Status.Placements[i]
-			if part.Cluster != node.Name || !holds(part) {
+			if part.Cluster != node.Name || !holding.Any(part) {
 				continue
 			}
-			h, waits := holdingOf(np, part, node, ""), "it is not to leave yet"
+			h, waits := holding.Of(np, part, node, ""), "it is not to leave yet"
 			if h.Reason != "" {
 				waits = h.Waits
 			}
-			stays = append(stays, fmt.Sprintf("%s: %s: %s", types.NamespacedName{Namespace: np.Namespace, Name: np.Name}, amounts(h.reserved), waits))
+			stays = append(stays, fmt.Sprintf("%s: %s: %s", types.NamespacedName{Namespace: np.Namespace, Name: np.Name}, text.Amounts(h.Amounts), waits))
 		}
 	}
 	return stays

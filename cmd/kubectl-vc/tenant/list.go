@@ -1,4 +1,4 @@
-package app
+package tenant
 
 import (
 	"cmp"
@@ -18,10 +18,15 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/text"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
 )
+
+// isReady is how STATUS begins of a tenant that the pool serves.
+const isReady = "Ready"
 
 // tenantList is what list prints for programs.
 type tenantList struct {
@@ -51,8 +56,8 @@ type tenantRow struct {
 }
 
 // list returns the command that shows tenants.
-func (c *cli) list() *cobra.Command {
-	var format output
+func (c *verbs) list() *cobra.Command {
+	var format cli.Output
 	var all bool
 	command := &cobra.Command{
 		Use:   "list",
@@ -69,13 +74,13 @@ status, namespaces, waiting, reserved, quota, created.`,
 			return c.showTenants(command.Context(), all, format)
 		},
 	}
-	format.addTo(command)
+	format.AddTo(command)
 	command.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces")
 	return command
 }
 
-func (c *cli) showTenants(ctx context.Context, all bool, format output) error {
-	cluster, namespace, err := c.connect()
+func (c *verbs) showTenants(ctx context.Context, all bool, format cli.Output) error {
+	cluster, namespace, err := c.Connect()
 	if err != nil {
 		return err
 	}
@@ -83,7 +88,7 @@ func (c *cli) showTenants(ctx context.Context, all bool, format output) error {
 	if !all {
 		options = append(options, client.InNamespace(namespace))
 	}
-	tenants, err := virtualClusters(ctx, cluster, options...)
+	tenants, err := cli.VirtualClusters(ctx, cluster, options...)
 	if err != nil {
 		return err
 	}
@@ -92,7 +97,7 @@ func (c *cli) showTenants(ctx context.Context, all bool, format output) error {
 		if !all {
 			where = "There are no tenants in namespace " + namespace + ": kubectl vc list -A"
 		}
-		return c.showNone(format, tenantList{Tenants: []tenantRow{}}, where)
+		return c.ShowNone(format, tenantList{Tenants: []tenantRow{}}, where)
 	}
 	placements, err := simulation.Placements(ctx, cluster)
 	if err != nil {
@@ -101,9 +106,9 @@ func (c *cli) showTenants(ctx context.Context, all bool, format output) error {
 	rows := tenantRows(tenants, placements)
 	var names []string
 	for i := range rows {
-		names = append(names, resource+"/"+rows[i].Name)
+		names = append(names, cli.Resource+"/"+rows[i].Name)
 	}
-	return c.show(format, tenantList{Tenants: rows}, names, func(page *simulation.Page) { printTenants(page, rows, all, format == outputWide, time.Now()) })
+	return c.Show(format, tenantList{Tenants: rows}, names, func(page *simulation.Page) { printTenants(page, rows, all, format == cli.OutputWide, time.Now()) })
 }
 
 // tenantRows returns tenants sorted by namespace and name, with what they have by their namespaces' placements.
@@ -112,7 +117,7 @@ func tenantRows(tenants []tenancyv1alpha1.VirtualCluster, placements []*schedule
 	for i := range tenants {
 		vc := &tenants[i]
 		rows[i] = tenantRow{
-			Namespace: vc.Namespace, Name: vc.Name, Key: rootOf(vc), Version: vc.Status.Version, Status: tenantStatus(vc),
+			Namespace: vc.Namespace, Name: vc.Name, Key: cli.RootOf(vc), Version: vc.Status.Version, Status: tenantStatus(vc),
 			Created: vc.CreationTimestamp, policy: vc.Spec.PolicyName,
 		}
 	}
@@ -178,7 +183,7 @@ func tenantStatus(vc *tenancyv1alpha1.VirtualCluster) []string {
 
 // of returns an amount of what there may be, with "-" for no bound.
 func of(name corev1.ResourceName, reserved, quota slice.Amounts) string {
-	return brief(name, reserved[name]) + "/" + brief(name, quota[name])
+	return text.Brief(name, reserved[name]) + "/" + text.Brief(name, quota[name])
 }
 
 // printTenants prints a row for each tenant.
@@ -204,6 +209,6 @@ func printTenants(page *simulation.Page, rows []tenantRow, all, wide bool, now t
 		if wide {
 			row = append(row, cmp.Or(tenant.policy, "-"), tenant.Key)
 		}
-		page.Row(cells(row...)...)
+		page.Row(text.Cells(row...)...)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package tenant
 
 import (
 	"context"
@@ -17,14 +17,17 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/holding"
+	"github.com/superpool/superpool/cmd/kubectl-vc/text"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
 )
 
 // describe returns the command that shows a tenant.
-func (c *cli) describe() *cobra.Command {
-	return c.ofTenant(&cobra.Command{
+func (c *verbs) describe() *cobra.Command {
+	return c.OfTenant(&cobra.Command{
 		Use:   "describe NAME",
 		Short: "Show a tenant as a tree: its control plane, its namespaces, where they are, and what waits and why",
 		Long: `describe shows what is not as it is to be of a tenant's control plane, what each of its namespaces has in which super cluster, and what
@@ -38,32 +41,32 @@ namespace. Lines are as long as the terminal, or have 80 characters.`,
 	})
 }
 
-func (c *cli) showTenant(ctx context.Context, name string) error {
-	cluster, vc, err := c.get(ctx, name)
+func (c *verbs) showTenant(ctx context.Context, name string) error {
+	cluster, vc, err := c.Get(ctx, name)
 	if err != nil {
 		return err
 	}
-	placements, err := simulation.Placements(ctx, cluster, client.InNamespace(rootOf(vc)))
+	placements, err := simulation.Placements(ctx, cluster, client.InNamespace(cli.RootOf(vc)))
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
-	text := strings.Join(tenantTree(vc, placements, time.Now()).draw(strokesOf(os.Getenv), c.width()), "\n")
+	text := strings.Join(tenantTree(vc, placements, time.Now()).Draw(text.StrokesOf(os.Getenv), c.Width()), "\n")
 	_, err = fmt.Fprintln(c.Out, text)
 	return err //nolint:wrapcheck // it says what it did
 }
 
 // tenantTree returns all about a tenant.
-func tenantTree(vc *tenancyv1alpha1.VirtualCluster, placements []*schedulerv1alpha1.NamespacePlacement, now time.Time) *branch {
-	tree := &branch{text: fmt.Sprintf("tenant %s of namespace %s: %s", vc.Name, vc.Namespace, strings.Join(tenantStatus(vc), ", "))}
-	controlPlaneBranch(tree.add("control plane"), vc, now)
+func tenantTree(vc *tenancyv1alpha1.VirtualCluster, placements []*schedulerv1alpha1.NamespacePlacement, now time.Time) *text.Branch {
+	tree := &text.Branch{Text: fmt.Sprintf("tenant %s of namespace %s: %s", vc.Name, vc.Namespace, strings.Join(tenantStatus(vc), ", "))}
+	controlPlaneBranch(tree.Add("control plane"), vc, now)
 	namespacesBranch(tree, placements)
 	return tree
 }
 
 // controlPlaneBranch says what a control plane is, and what of it is not as it is to be.
-func controlPlaneBranch(tree *branch, vc *tenancyv1alpha1.VirtualCluster, now time.Time) {
+func controlPlaneBranch(tree *text.Branch, vc *tenancyv1alpha1.VirtualCluster, now time.Time) {
 	if vc.Spec.ClusterVersionName == "" {
-		tree.text += ": imported"
+		tree.Text += ": imported"
 	}
 	for _, row := range []struct{ name, value string }{
 		{"endpoint", vc.Status.Endpoint},
@@ -72,14 +75,14 @@ func controlPlaneBranch(tree *branch, vc *tenancyv1alpha1.VirtualCluster, now ti
 		{"certificates end", inTime(vc.Status.CertificatesExpire, now)},
 		{"last backup", inTime(vc.Status.LastBackup, now)},
 		{"policy", vc.Spec.PolicyName},
-		{"root namespace", rootOf(vc)},
+		{"root namespace", cli.RootOf(vc)},
 	} {
 		if row.value != "" {
-			tree.add(row.name + ": " + row.value)
+			tree.Add(row.name + ": " + row.value)
 		}
 	}
 	for _, condition := range amiss(vc) {
-		tree.add(fmt.Sprintf("%s is %s, %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message))
+		tree.Add(fmt.Sprintf("%s is %s, %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message))
 	}
 }
 
@@ -126,9 +129,9 @@ func amiss(vc *tenancyv1alpha1.VirtualCluster) []*metav1.Condition {
 }
 
 // namespacesBranch says where namespaces are, and what waits: those that wait first.
-func namespacesBranch(tree *branch, placements []*schedulerv1alpha1.NamespacePlacement) {
+func namespacesBranch(tree *text.Branch, placements []*schedulerv1alpha1.NamespacePlacement) {
 	if len(placements) == 0 {
-		tree.add("no namespace has a ResourceQuota with cpu or memory")
+		tree.Add("no namespace has a ResourceQuota with cpu or memory")
 		return
 	}
 	waiting, reserved, quota := 0, slice.Amounts{}, slice.Amounts{}
@@ -146,7 +149,7 @@ func namespacesBranch(tree *branch, placements []*schedulerv1alpha1.NamespacePla
 		text += fmt.Sprintf(", of which %d wait", waiting)
 	}
 	text += fmt.Sprintf("; reserved of quotas: cpu %s, memory %s", of(corev1.ResourceCPU, reserved, quota), of(corev1.ResourceMemory, reserved, quota))
-	all := tree.add(text)
+	all := tree.Add(text)
 	for _, now := range []bool{true, false} {
 		for _, np := range placements {
 			if waits(np) == now {
@@ -157,22 +160,22 @@ func namespacesBranch(tree *branch, placements []*schedulerv1alpha1.NamespacePla
 }
 
 // namespaceBranch says where a namespace is, and what it waits for.
-func namespaceBranch(tree *branch, np *schedulerv1alpha1.NamespacePlacement) {
+func namespaceBranch(tree *text.Branch, np *schedulerv1alpha1.NamespacePlacement) {
 	wanted, placed := placement.Slices(&np.Spec, np.Status.Placements)
-	namespace := tree.add(fmt.Sprintf("%s: %d of %s, quota %s", np.Name, placed, count(int(wanted), "slice", "slices"), amounts(slice.Of(np.Spec.Quota))))
+	namespace := tree.Add(fmt.Sprintf("%s: %d of %s, quota %s", np.Name, placed, text.Count(int(wanted), "slice", "slices"), text.Amounts(slice.Of(np.Spec.Quota))))
 	for i := range np.Status.Placements {
 		part := &np.Status.Placements[i]
-		if !holds(part) {
+		if !holding.Any(part) {
 			continue
 		}
-		here := namespace.add(fmt.Sprintf("%s: %s, %s", part.Cluster, count(int(part.Slices), "slice", "slices"), amounts(slice.Of(part.Reserved))))
+		here := namespace.Add(fmt.Sprintf("%s: %s, %s", part.Cluster, text.Count(int(part.Slices), "slice", "slices"), text.Amounts(slice.Of(part.Reserved))))
 		if part.Leaving != nil {
-			here.add(fmt.Sprintf("%s is to leave (%s): %s", amounts(slice.Of(part.Leaving.Reserved)), part.Leaving.Reason, whyItStays(np, part.Leaving, nil)))
+			here.Add(fmt.Sprintf("%s is to leave (%s): %s", text.Amounts(slice.Of(part.Leaving.Reserved)), part.Leaving.Reason, holding.WhyItStays(np, part.Leaving, nil)))
 		}
 	}
 	for _, kind := range []string{schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionAccepted} {
 		if condition := meta.FindStatusCondition(np.Status.Conditions, kind); condition != nil && condition.Status == metav1.ConditionFalse {
-			namespace.add(fmt.Sprintf("%s: %s", condition.Reason, condition.Message))
+			namespace.Add(fmt.Sprintf("%s: %s", condition.Reason, condition.Message))
 		}
 	}
 }

@@ -1,4 +1,5 @@
-package app
+// Package tenant is the verbs that make, use, change, show and delete tenants.
+package tenant
 
 import (
 	"context"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 )
 
 // change is a verb that changes a field of a VirtualCluster and waits until it is so.
@@ -33,7 +34,7 @@ type change struct {
 	// wish changes what is wished for. value is that of the flag, "true" for a switch that is set.
 	wish func(vc *tenancyv1alpha1.VirtualCluster, args []string, value string, now time.Time) error
 	// of says how far it is, of a VirtualCluster that was changed to wished.
-	of func(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) state
+	of func(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) cli.State
 }
 
 // changes returns all of them.
@@ -58,7 +59,9 @@ plane that vc-manager makes is scaled to nothing then. All other objects, volume
 				vc.Spec.Paused = false
 				return nil
 			},
-			of: func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state { return runs(vc) },
+			of: func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) cli.State {
+				return runs(vc)
+			},
 		},
 		{
 			use: "upgrade NAME --to CLUSTERVERSION", short: "Bring a tenant's control plane to another version",
@@ -76,7 +79,7 @@ plane cannot become now is refused, and what runs goes on: name the one of befor
 				vc.Spec.ClusterVersionName = to
 				return nil
 			},
-			of: func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state {
+			of: func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) cli.State {
 				return provisioned(vc)
 			},
 		},
@@ -100,15 +103,15 @@ volumes of before stay.`,
 }
 
 // pausing is how far a tenant is that is to be paused.
-func pausing(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state {
+func pausing(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) cli.State {
 	paused := said(vc, tenancyv1alpha1.ConditionPaused)
 	switch {
 	case paused == nil:
-		return state{says: "waiting for vc-scheduler"}
+		return cli.State{Says: "waiting for vc-scheduler"}
 	case paused.Reason == tenancyv1alpha1.ReasonNoPool:
-		return state{refused: true, says: paused.Message}
+		return cli.State{Refused: true, Says: paused.Message}
 	default:
-		return state{done: paused.Status == metav1.ConditionTrue, says: paused.Message}
+		return cli.State{Done: paused.Status == metav1.ConditionTrue, Says: paused.Message}
 	}
 }
 
@@ -137,7 +140,7 @@ func rotate(vc *tenancyv1alpha1.VirtualCluster, _ []string, distrust string, now
 	case distrust == "":
 		vc.Spec.RotateAfter, vc.Spec.DistrustAfter = ptr.To(metav1.NewTime(now)), nil
 	case !runs || rotated.Reason != tenancyv1alpha1.ReasonIssuing:
-		return fmt.Errorf("no authorities of before wait to be distrusted: kubectl vc rotate %s replaces them, and waits for that", named(vc))
+		return fmt.Errorf("no authorities of before wait to be distrusted: kubectl vc rotate %s replaces them, and waits for that", cli.Named(vc))
 	default:
 		vc.Spec.DistrustAfter = ptr.To(metav1.NewTime(now))
 	}
@@ -145,48 +148,48 @@ func rotate(vc *tenancyv1alpha1.VirtualCluster, _ []string, distrust string, now
 }
 
 // rotating is how far the authorities of a control plane are replaced: so far that those of before may be distrusted, or were.
-func rotating(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) state {
-	if now := provisioned(vc); now.refused {
+func rotating(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) cli.State {
+	if now := provisioned(vc); now.Refused {
 		return now
 	}
 	rotated := said(vc, tenancyv1alpha1.ConditionRotated)
 	switch {
 	case rotated == nil:
-		return state{says: "waiting for vc-manager"}
+		return cli.State{Says: "waiting for vc-manager"}
 	case rotated.Status == metav1.ConditionTrue:
-		return state{done: true, says: "the new authorities alone are trusted"}
+		return cli.State{Done: true, Says: "the new authorities alone are trusted"}
 	case rotated.Reason == tenancyv1alpha1.ReasonIssuing && wished.DistrustAfter == nil:
-		return state{done: true, says: rotated.Message + ": hand out new kubeconfigs, then kubectl vc rotate " + named(vc) + " --distrust"}
+		return cli.State{Done: true, Says: rotated.Message + ": hand out new kubeconfigs, then kubectl vc rotate " + cli.Named(vc) + " --distrust"}
 	default:
-		return state{says: rotated.Message}
+		return cli.State{Says: rotated.Message}
 	}
 }
 
 // restored is how far a control plane is that is to be made anew of a backup.
-func restored(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) state {
+func restored(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) cli.State {
 	now, upToDate := provisioned(vc), said(vc, tenancyv1alpha1.ConditionUpToDate)
 	switch {
-	case now.done && vc.Status.RestoredFrom != wished.RestoreFrom:
-		return state{says: "waiting for vc-manager"}
+	case now.Done && vc.Status.RestoredFrom != wished.RestoreFrom:
+		return cli.State{Says: "waiting for vc-manager"}
 	case upToDate != nil && upToDate.Reason == tenancyv1alpha1.ReasonFailed: // three Jobs have
-		return state{refused: true, says: upToDate.Message}
+		return cli.State{Refused: true, Says: upToDate.Message}
 	}
 	return now
 }
 
 // wishes are the values of the flags of a change.
 type wishes struct {
-	waiting
-	dry    dryRun
+	cli.Waiting
+	dry    cli.DryRun
 	value  string
 	isSet  bool
 	isSure bool
 }
 
 // change returns the command of a change.
-func (c *cli) change(of *change) *cobra.Command {
+func (c *verbs) change(of *change) *cobra.Command {
 	var w wishes
-	command := c.ofTenant(&cobra.Command{
+	command := c.OfTenant(&cobra.Command{
 		Use: of.use, Short: of.short, Long: of.long, Example: of.example, Args: cobra.ExactArgs(of.args),
 		RunE: func(command *cobra.Command, args []string) error {
 			if w.isSet {
@@ -195,8 +198,8 @@ func (c *cli) change(of *change) *cobra.Command {
 			return c.run(command.Context(), of, args, &w)
 		},
 	})
-	w.addFlags(command.Flags())
-	w.dry.addFlags(command.Flags())
+	w.AddFlags(command.Flags())
+	w.dry.AddFlags(command.Flags())
 	if of.asks != "" {
 		command.Flags().BoolVarP(&w.isSure, "yes", "y", false, "do not ask")
 	}
@@ -205,43 +208,43 @@ func (c *cli) change(of *change) *cobra.Command {
 		command.Flags().BoolVar(&w.isSet, of.flag, false, of.usage)
 	case of.flag != "":
 		command.Flags().StringVar(&w.value, of.flag, "", of.usage)
-		_ = command.RegisterFlagCompletionFunc(of.flag, c.names(of.complete)) // the flag is there
+		_ = command.RegisterFlagCompletionFunc(of.flag, c.Names(of.complete)) // the flag is there
 	}
 	return command
 }
 
 // run changes a VirtualCluster and waits until it is so.
-func (c *cli) run(ctx context.Context, of *change, args []string, w *wishes) error {
-	cluster, vc, err := c.get(ctx, args[0])
+func (c *verbs) run(ctx context.Context, of *change, args []string, w *wishes) error {
+	cluster, vc, err := c.Get(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	before := vc.DeepCopy()
 	if err := of.wish(vc, args, w.value, time.Now()); err != nil {
-		return fmt.Errorf("%s/%s: %w", resource, vc.Name, err)
+		return fmt.Errorf("%s/%s: %w", cli.Resource, vc.Name, err)
 	}
-	if of.asks != "" && !w.isSure && w.dry == dryRunNone {
-		if err := c.ask(ctx, fmt.Sprintf("%s\n%s tenant %s of namespace %s?", of.asks, of.verb(), vc.Name, vc.Namespace)); err != nil {
+	if of.asks != "" && !w.isSure && w.dry == cli.DryRunNone {
+		if err := c.Ask(ctx, fmt.Sprintf("%s\n%s tenant %s of namespace %s?", of.asks, of.verb(), vc.Name, vc.Namespace)); err != nil {
 			return err
 		}
 	}
 	past := of.past
 	if equality.Semantic.DeepEqual(before.Spec, vc.Spec) {
 		past = "unchanged"
-	} else if w.dry != dryRunClient {
+	} else if w.dry != cli.DryRunClient {
 		before.UID = "" // so that the patch names it, and changes no other one of that name
-		if err := cluster.Patch(ctx, vc, client.MergeFrom(before), w.dry.options()...); err != nil {
+		if err := cluster.Patch(ctx, vc, client.MergeFrom(before), w.dry.Options()...); err != nil {
 			return fmt.Errorf("changing the VirtualCluster: %w", err)
 		}
 	}
-	if w.dry == dryRunNone {
+	if w.dry == cli.DryRunNone {
 		wished := vc.Spec.DeepCopy()
-		if err := c.follow(ctx, cluster, vc, w.waiting, func(vc *tenancyv1alpha1.VirtualCluster) state { return of.of(vc, wished) },
-			state{refused: true, says: "it was deleted meanwhile"}); err != nil {
+		if err := c.follow(ctx, cluster, vc, w.Waiting, func(vc *tenancyv1alpha1.VirtualCluster) cli.State { return of.of(vc, wished) },
+			cli.State{Refused: true, Says: "it was deleted meanwhile"}); err != nil {
 			return err
 		}
 	}
-	_, _ = fmt.Fprintf(c.Out, "%s/%s %s%s\n", resource, vc.Name, past, w.dry.suffix()) // nobody reads it who has closed it
+	_, _ = fmt.Fprintf(c.Out, "%s/%s %s%s\n", cli.Resource, vc.Name, past, w.dry.Suffix()) // nobody reads it who has closed it
 	return nil
 }
 
@@ -249,66 +252,4 @@ func (c *cli) run(ctx context.Context, of *change, args []string, w *wishes) err
 func (of *change) verb() string {
 	verb, _, _ := strings.Cut(of.use, " ")
 	return strings.ToUpper(verb[:1]) + verb[1:]
-}
-
-// dryRun is whether nothing is changed: none, client or server, as kubectl has it.
-type dryRun string
-
-const (
-	dryRunNone   dryRun = "none"
-	dryRunClient dryRun = "client"
-	dryRunServer dryRun = "server"
-)
-
-func (d *dryRun) addFlags(flags *pflag.FlagSet) {
-	*d = dryRunNone
-	flags.Var(d, "dry-run", `"none"; "client": print what would be done; "server": have the API server check it, too`)
-}
-
-// String implements pflag.Value.
-func (d *dryRun) String() string { return string(*d) }
-
-// Set implements pflag.Value.
-func (d *dryRun) Set(text string) error {
-	switch dryRun(text) {
-	case dryRunNone, dryRunClient, dryRunServer:
-		*d = dryRun(text)
-		return nil
-	}
-	return errors.New("give none, client or server")
-}
-
-// Type implements pflag.Value.
-func (*dryRun) Type() string { return "none|client|server" }
-
-// suffix is what is said behind what was done.
-func (d dryRun) suffix() string {
-	switch d {
-	case dryRunClient:
-		return " (dry run)"
-	case dryRunServer:
-		return " (server dry run)"
-	case dryRunNone:
-	}
-	return ""
-}
-
-// options are those of a Patch.
-func (d dryRun) options() []client.PatchOption {
-	if d == dryRunServer {
-		return []client.PatchOption{client.DryRunAll}
-	}
-	return nil
-}
-
-// create creates an object, or has the API server check it, or does nothing.
-func (d dryRun) create(ctx context.Context, cluster client.Client, object client.Object) error {
-	switch d {
-	case dryRunNone:
-		return cluster.Create(ctx, object) //nolint:wrapcheck // the caller says what it did
-	case dryRunServer:
-		return cluster.Create(ctx, object, client.DryRunAll) //nolint:wrapcheck // as above
-	case dryRunClient:
-	}
-	return nil
 }

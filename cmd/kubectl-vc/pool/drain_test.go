@@ -1,4 +1,4 @@
-package app
+package pool
 
 import (
 	"bytes"
@@ -23,14 +23,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/test/builders"
+	"github.com/superpool/superpool/test/builders/vctest"
 )
 
 // bench is a command line on a meta cluster in memory, with what is said of it.
 type bench struct {
-	*cli
+	*verbs
 	cluster   client.WithWatch
 	out, told bytes.Buffer
 	// writes is how often a Node was written, dry runs included.
@@ -66,7 +68,7 @@ func newBench(t *testing.T, answer string, objects ...client.Object) *bench {
 			return nil
 		},
 	}).Build()
-	b.cli = &cli{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(answer), Out: &b.out, ErrOut: &b.told}}
+	b.verbs = &verbs{&cli.CLI{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(answer), Out: &b.out, ErrOut: &b.told}}}
 	return b
 }
 
@@ -84,7 +86,7 @@ func keeps(t *testing.T, b *bench, node *corev1.Node) {
 	live := b.node(t, node.Name)
 	live.Status.Conditions = slices.DeleteFunc(live.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == schedulerv1alpha1.NodeDrained })
 	if superclusters.NodeStateOf(live).Drained {
-		isLeft(live)
+		vctest.IsLeft(live)
 	}
 	require.NoError(t, b.cluster.Status().Update(t.Context(), live))
 }
@@ -100,9 +102,9 @@ func changeNamed(t *testing.T, verb string) *nodeChange {
 // TestNodeChanges: what cordon, uncordon and undrain change, and what they refuse. Dry runs write nothing.
 func TestNodeChanges(t *testing.T) {
 	t.Parallel()
-	worker := superNode("n1")
+	worker := vctest.SuperNode("n1")
 	delete(worker.Labels, schedulerv1alpha1.LabelVirtualNode)
-	drainedToo := tainted("example.com/x", corev1.TaintEffectNoExecute)
+	drainedToo := vctest.Tainted("example.com/x", corev1.TaintEffectNoExecute)
 	for name, test := range map[string]struct {
 		verb   string
 		node   *corev1.Node
@@ -110,17 +112,17 @@ func TestNodeChanges(t *testing.T) {
 		past   string
 		refuse string
 	}{
-		"cordon":                    {verb: "cordon", node: superNode("r1"), want: superNode("r1", cordoned), past: "cordoned"},
-		"cordon again":              {verb: "cordon", node: superNode("r1", cordoned), past: "unchanged"},
-		"uncordon":                  {verb: "uncordon", node: superNode("r1", cordoned, drains), want: superNode("r1", drains), past: "uncordoned"},
-		"undrain":                   {verb: "undrain", node: superNode("r1", cordoned, drains), want: superNode("r1", cordoned), past: "undrained"},
-		"undrain again":             {verb: "undrain", node: superNode("r1", tainted("maintenance", corev1.TaintEffectNoSchedule)), past: "unchanged"},
-		"somebody else drains, too": {verb: "undrain", node: superNode("r1", drainedToo, drains), want: superNode("r1", drainedToo), past: "undrained", refuse: "node/r1: taint example.com/x drains it, too: kubectl taint node r1 example.com/x:NoExecute-"},
+		"cordon":                    {verb: "cordon", node: vctest.SuperNode("r1"), want: vctest.SuperNode("r1", vctest.Cordoned), past: "cordoned"},
+		"cordon again":              {verb: "cordon", node: vctest.SuperNode("r1", vctest.Cordoned), past: "unchanged"},
+		"uncordon":                  {verb: "uncordon", node: vctest.SuperNode("r1", vctest.Cordoned, vctest.Drains), want: vctest.SuperNode("r1", vctest.Drains), past: "uncordoned"},
+		"undrain":                   {verb: "undrain", node: vctest.SuperNode("r1", vctest.Cordoned, vctest.Drains), want: vctest.SuperNode("r1", vctest.Cordoned), past: "undrained"},
+		"undrain again":             {verb: "undrain", node: vctest.SuperNode("r1", vctest.Tainted("maintenance", corev1.TaintEffectNoSchedule)), past: "unchanged"},
+		"somebody else drains, too": {verb: "undrain", node: vctest.SuperNode("r1", drainedToo, vctest.Drains), want: vctest.SuperNode("r1", drainedToo), past: "undrained", refuse: "node/r1: taint example.com/x drains it, too: kubectl taint node r1 example.com/x:NoExecute-"},
 		"no super cluster":          {verb: "cordon", node: worker, refuse: "super cluster n1: node/n1 is a node of the meta cluster, and no super cluster: kubectl vc pool"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, dry := range []dryRun{dryRunClient, dryRunServer, dryRunNone} {
+			for _, dry := range []cli.DryRun{cli.DryRunClient, cli.DryRunServer, cli.DryRunNone} {
 				b := newBench(t, "", test.node.DeepCopy())
 				before := b.node(t, test.node.Name)
 				err := b.changeOne(t.Context(), b.cluster, changeNamed(t, test.verb), test.node.Name, dry)
@@ -130,9 +132,9 @@ func TestNodeChanges(t *testing.T) {
 					require.EqualError(t, err, test.refuse)
 				}
 				if test.past != "" {
-					require.Equal(t, "node/"+test.node.Name+" "+test.past+dry.suffix()+"\n", b.out.String())
+					require.Equal(t, "node/"+test.node.Name+" "+test.past+dry.Suffix()+"\n", b.out.String())
 				}
-				if dry != dryRunNone || test.want == nil {
+				if dry != cli.DryRunNone || test.want == nil {
 					require.Equal(t, before.ResourceVersion, b.node(t, test.node.Name).ResourceVersion, "nothing is written")
 					continue
 				}
@@ -140,32 +142,32 @@ func TestNodeChanges(t *testing.T) {
 			}
 		})
 	}
-	b := newBench(t, "", superNode("r1"))
-	require.EqualError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "cordon"), "r2", dryRunNone), "super cluster r2: there is no super cluster r2: kubectl vc pool")
+	b := newBench(t, "", vctest.SuperNode("r1"))
+	require.EqualError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "cordon"), "r2", cli.DryRunNone), "super cluster r2: there is no super cluster r2: kubectl vc pool")
 }
 
 // TestChangeNodeBesideOthers: what somebody else changes meanwhile stays, and a Node that is no super cluster any more is
 // refused.
 func TestChangeNodeBesideOthers(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "", superNode("r1"))
+	b := newBench(t, "", vctest.SuperNode("r1"))
 	b.before = func() {
 		node := b.node(t, "r1")
-		tainted("example.com/gpu", corev1.TaintEffectNoSchedule)(node)
+		vctest.Tainted("example.com/gpu", corev1.TaintEffectNoSchedule)(node)
 		require.NoError(t, b.cluster.Update(t.Context(), node))
 	}
-	_, changed, err := changeNode(t.Context(), b.cluster, "r1", dryRunNone, wishDrained)
+	_, changed, err := changeNode(t.Context(), b.cluster, "r1", cli.DryRunNone, wishDrained)
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.Equal(t, 2, b.writes)
-	require.Empty(t, cmp.Diff(superNode("r1", tainted("example.com/gpu", corev1.TaintEffectNoSchedule), drains).Spec, b.node(t, "r1").Spec))
+	require.Empty(t, cmp.Diff(vctest.SuperNode("r1", vctest.Tainted("example.com/gpu", corev1.TaintEffectNoSchedule), vctest.Drains).Spec, b.node(t, "r1").Spec))
 
 	b.before = func() {
 		node := b.node(t, "r1")
 		delete(node.Labels, schedulerv1alpha1.LabelVirtualNode)
 		require.NoError(t, b.cluster.Update(t.Context(), node))
 	}
-	_, _, err = changeNode(t.Context(), b.cluster, "r1", dryRunNone, wishUndrained)
+	_, _, err = changeNode(t.Context(), b.cluster, "r1", cli.DryRunNone, wishUndrained)
 	require.ErrorContains(t, err, "is a node of the meta cluster")
 	require.True(t, superclusters.NodeStateOf(b.node(t, "r1")).Drained)
 }
@@ -175,55 +177,32 @@ func TestHowFarASuperClusterIs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		node *corev1.Node
-		of   func(*corev1.Node) state
-		want state
+		of   func(*corev1.Node) cli.State
+		want cli.State
 	}{
-		"nobody has seen the drain":      {node: superNode("r1", drains), of: drainedSoFar, want: state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}},
-		"it is drained":                  {node: superNode("r1", drains, isNotLeft), of: drainedSoFar, want: state{says: "Namespaces that are still placed here: 2"}},
-		"nothing is there":               {node: superNode("r1", drains, isLeft), of: drainedSoFar, want: state{done: true, says: "No namespace is placed here"}},
-		"it is not drained any more":     {node: superNode("r1", isLeft), of: drainedSoFar, want: state{refused: true, says: "somebody has undrained it"}},
-		"it is used again":               {node: superNode("r1"), of: inUse, want: state{done: true, says: "it is in use again"}},
-		"nobody has seen the end":        {node: superNode("r1", isLeft), of: inUse, want: state{says: "waiting for vc-scheduler to see that it is not drained"}},
-		"it is not Ready":                {node: superNode("r1", silent), of: inUse, want: state{says: "no route to host"}},
-		"nothing new goes there":         {node: superNode("r1", says(schedulerv1alpha1.NodeVersionSkew, corev1.ConditionTrue, "TooNew", "v1.99 is too new")), of: inUse, want: state{says: "v1.99 is too new"}},
-		"it has not begun":               {node: superNode("r1", func(node *corev1.Node) { node.Status.Conditions = nil }), of: inUse, want: state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}},
-		"it is drained by somebody":      {node: superNode("r1", drains, isLeft), of: inUse, want: state{refused: true, says: "somebody has drained it again"}},
-		"it is drained by another taint": {node: superNode("r1", tainted("x", corev1.TaintEffectNoExecute)), of: inUse, want: state{refused: true, says: "taint x drains it, too: kubectl taint node r1 x:NoExecute-"}},
+		"nobody has seen the drain":      {node: vctest.SuperNode("r1", vctest.Drains), of: drainedSoFar, want: cli.State{Says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}},
+		"it is drained":                  {node: vctest.SuperNode("r1", vctest.Drains, vctest.IsNotLeft), of: drainedSoFar, want: cli.State{Says: "Namespaces that are still placed here: 2"}},
+		"nothing is there":               {node: vctest.SuperNode("r1", vctest.Drains, vctest.IsLeft), of: drainedSoFar, want: cli.State{Done: true, Says: "No namespace is placed here"}},
+		"it is not drained any more":     {node: vctest.SuperNode("r1", vctest.IsLeft), of: drainedSoFar, want: cli.State{Refused: true, Says: "somebody has undrained it"}},
+		"it is used again":               {node: vctest.SuperNode("r1"), of: inUse, want: cli.State{Done: true, Says: "it is in use again"}},
+		"nobody has seen the end":        {node: vctest.SuperNode("r1", vctest.IsLeft), of: inUse, want: cli.State{Says: "waiting for vc-scheduler to see that it is not drained"}},
+		"it is not Ready":                {node: vctest.SuperNode("r1", vctest.Silent), of: inUse, want: cli.State{Says: "no route to host"}},
+		"nothing new goes there":         {node: vctest.SuperNode("r1", vctest.Says(schedulerv1alpha1.NodeVersionSkew, corev1.ConditionTrue, "TooNew", "v1.99 is too new")), of: inUse, want: cli.State{Says: "v1.99 is too new"}},
+		"it has not begun":               {node: vctest.SuperNode("r1", func(node *corev1.Node) { node.Status.Conditions = nil }), of: inUse, want: cli.State{Says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}},
+		"it is drained by somebody":      {node: vctest.SuperNode("r1", vctest.Drains, vctest.IsLeft), of: inUse, want: cli.State{Refused: true, Says: "somebody has drained it again"}},
+		"it is drained by another taint": {node: vctest.SuperNode("r1", vctest.Tainted("x", corev1.TaintEffectNoExecute)), of: inUse, want: cli.State{Refused: true, Says: "taint x drains it, too: kubectl taint node r1 x:NoExecute-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Empty(t, cmp.Diff(test.want, test.of(test.node), cmp.AllowUnexported(state{})))
+			require.Empty(t, cmp.Diff(test.want, test.of(test.node), cmp.AllowUnexported(cli.State{})))
 		})
-	}
-}
-
-// TestArgumentsOfDrain: what names nothing, or too much, is refused before anything is asked.
-func TestArgumentsOfDrain(t *testing.T) {
-	t.Parallel()
-	for args, want := range map[string]string{
-		"drain":                       "give the name of one super cluster",
-		"drain r1 r2":                 "give the name of one super cluster",
-		"drain r1 --each x":           "--one-by-one, --each and --from are of --all",
-		"drain r1 --one-by-one":       "--one-by-one, --each and --from are of --all",
-		"drain r1 --all --one-by-one": "--all is all super clusters",
-		"drain --all --each x":        "give --one-by-one, too",
-		"drain --all --one-by-one":    "--each is missing",
-		"drain --all --one-by-one --each x --from r1 --wait=false": "leave --wait=false out",
-		"pool r1 r2":         "accepts at most 1 arg(s)",
-		"pool -o jsonpath=x": "give one of wide, json, yaml, name",
-		"cordon":             "accepts 1 arg(s), received 0",
-	} {
-		var out bytes.Buffer
-		command := NewCommand(genericiooptions.IOStreams{In: &out, Out: &out, ErrOut: &out})
-		command.SetArgs(strings.Fields(args))
-		require.ErrorContains(t, command.ExecuteContext(t.Context()), want, args)
 	}
 }
 
 // crowded returns a pool of two super clusters: web fits into r2, and large does not.
 func crowded() []client.Object {
 	return []client.Object{
-		superNode("r1"), superNode("r2"),
+		vctest.SuperNode("r1"), vctest.SuperNode("r2"),
 		builders.Placement("acme", "web").Slice("cpu", "1").Quota("cpu", "2").Held("r1", 2, "cpu", "2").Obj(),
 		builders.Placement("acme", "large").Slice("cpu", "90").Quota("cpu", "90").Held("r1", 1, "cpu", "90").Obj(),
 		builders.Placement("beta", "other").Slice("cpu", "50").Quota("cpu", "50").Held("r2", 1, "cpu", "50").Obj(),
@@ -231,27 +210,27 @@ func crowded() []client.Object {
 }
 
 func quickly(timeout time.Duration) draining {
-	return draining{waiting: waiting{wait: true, timeout: timeout}, dry: dryRunNone}
+	return draining{Waiting: cli.Waiting{Wait: true, Timeout: timeout}, dry: cli.DryRunNone}
 }
 
 // TestDrainAsks: what would not fit is told before anything is written, and exit code 3 is that of a dry run.
 func TestDrainAsks(t *testing.T) {
 	t.Parallel()
-	for _, dry := range []dryRun{dryRunClient, dryRunServer} {
+	for _, dry := range []cli.DryRun{cli.DryRunClient, cli.DryRunServer} {
 		b, d := newBench(t, "", crowded()...), quickly(0)
 		before := b.node(t, "r1").ResourceVersion
 		d.dry = dry
 		err := b.drainOne(t.Context(), b.cluster, "r1", &d)
 		require.EqualError(t, err, "1 of 2 namespaces does not fit")
-		require.Equal(t, 3, ExitCode(err))
-		require.Contains(t, b.out.String(), "\nnode/r1 drained"+dry.suffix()+"\n")
+		require.Equal(t, 3, cli.ExitCode(err))
+		require.Contains(t, b.out.String(), "\nnode/r1 drained"+dry.Suffix()+"\n")
 		require.Contains(t, b.out.String(), "r1=2 -> r2=2")
 		require.Equal(t, before, b.node(t, "r1").ResourceVersion, "nothing is written")
 
 		b.out.Reset()
 		err = b.rolling(t.Context(), b.cluster, &d)
 		require.EqualError(t, err, "super cluster r1: 1 of 2 namespaces does not fit", "the first of them")
-		require.Equal(t, 3, ExitCode(err))
+		require.Equal(t, 3, cli.ExitCode(err))
 		require.Contains(t, b.out.String(), "Super cluster r2:\n", "the others are tried all the same")
 	}
 
@@ -268,7 +247,7 @@ func TestDrainAsks(t *testing.T) {
 	require.NotContains(t, b.told.String(), "would not fit", "it is asked once")
 	require.Equal(t, 1, b.writes, "a second drain waits")
 
-	d.isSure, d.wait = true, false
+	d.isSure, d.Wait = true, false
 	b = newBench(t, "", crowded()...)
 	require.NoError(t, b.drainOne(t.Context(), b.cluster, "r1", &d))
 	require.Equal(t, "node/r1 draining\n", b.out.String())
@@ -281,21 +260,21 @@ func TestDrainBesideWhatWaits(t *testing.T) {
 	t.Parallel()
 	grows := builders.Placement("acme", "grows").Slice("cpu", "1").Quota("cpu", "300").Held("r1", 2, "cpu", "2").Obj()
 	elsewhere := builders.Placement("beta", "new").Slice("cpu", "200").Quota("cpu", "200").Obj()
-	b, d := newBench(t, "", superNode("r1"), superNode("r2"), grows, elsewhere), quickly(0)
-	d.dry = dryRunClient
+	b, d := newBench(t, "", vctest.SuperNode("r1"), vctest.SuperNode("r2"), grows, elsewhere), quickly(0)
+	d.dry = cli.DryRunClient
 	require.NoError(t, b.drainOne(t.Context(), b.cluster, "r1", &d))
 	require.Contains(t, b.out.String(), "r1=2 -> r2=2")
 	require.Contains(t, b.told.String(), "in memory")
-	d.dry, d.wait = dryRunNone, false
+	d.dry, d.Wait = cli.DryRunNone, false
 	require.NoError(t, b.drainOne(t.Context(), b.cluster, "r1", &d))
 
-	stuck := leaving(builders.Placement("acme", "stuck").Slice("cpu", "90").Quota("cpu", "90").Held("r1", 1, "cpu", "90").Obj(), schedulerv1alpha1.LeavingDrained, "cpu", "90")
+	stuck := vctest.Leaving(builders.Placement("acme", "stuck").Slice("cpu", "90").Quota("cpu", "90").Held("r1", 1, "cpu", "90").Obj(), schedulerv1alpha1.LeavingDrained, "cpu", "90")
 	other := builders.Placement("beta", "other").Slice("cpu", "50").Quota("cpu", "50").Held("r2", 1, "cpu", "50").Obj()
-	b, d = newBench(t, "", superNode("r1", drains, isNotLeft), superNode("r2"), stuck, other), quickly(0)
-	d.dry = dryRunClient
+	b, d = newBench(t, "", vctest.SuperNode("r1", vctest.Drains, vctest.IsNotLeft), vctest.SuperNode("r2"), stuck, other), quickly(0)
+	d.dry = cli.DryRunClient
 	err := b.drainOne(t.Context(), b.cluster, "r1", &d)
 	require.EqualError(t, err, "1 of 1 namespaces does not fit")
-	require.Equal(t, 3, ExitCode(err))
+	require.Equal(t, 3, cli.ExitCode(err))
 }
 
 // TestDrainWithNobodyToAsk: what does not fit is said where nobody can answer.
@@ -321,7 +300,7 @@ func TestDrainWaits(t *testing.T) {
 	b.after = func(t *testing.T, b *bench, node *corev1.Node) {
 		t.Helper()
 		live := b.node(t, node.Name)
-		isNotLeft(live)
+		vctest.IsNotLeft(live)
 		require.NoError(t, b.cluster.Status().Update(t.Context(), live))
 	}
 	b.told.Reset()
@@ -334,29 +313,29 @@ func TestDrainWaits(t *testing.T) {
 		lists++
 		return c.List(ctx, list, options...)
 	}})
-	require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r1", dryRunNone))
-	d.timeout = 3 * lookPeriod
+	require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r1", cli.DryRunNone))
+	d.Timeout = 3 * cli.LookPeriod
 	require.ErrorContains(t, b.drainOne(t.Context(), counted, "r1", &d), "waiting for vc-scheduler")
 	require.Equal(t, 1, lists, "all NamespacePlacements are not listed at each look")
-	d.timeout = 0
+	d.Timeout = 0
 
 	b.after = nil
-	require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r2", dryRunNone))
+	require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r2", cli.DryRunNone))
 	b.after = func(t *testing.T, b *bench, _ *corev1.Node) {
 		t.Helper()
 		b.after = nil
-		require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r2", dryRunNone))
+		require.NoError(t, b.changeOne(t.Context(), b.cluster, changeNamed(t, "undrain"), "r2", cli.DryRunNone))
 	}
 	require.EqualError(t, b.drainOne(t.Context(), b.cluster, "r2", &d), "node/r2: somebody has undrained it")
 
-	b = newBench(t, "", superNode("r1"), superNode("r2"))
+	b = newBench(t, "", vctest.SuperNode("r1"), vctest.SuperNode("r2"))
 	b.after = keeps
 	require.NoError(t, b.drainOne(t.Context(), b.cluster, "r1", &d))
 	require.Equal(t, "node/r1 drained\n", b.out.String())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	b.after = func(*testing.T, *bench, *corev1.Node) { cancel() } // as Ctrl-C does
-	d.timeout = time.Minute
+	d.Timeout = time.Minute
 	require.ErrorIs(t, b.drainOne(ctx, b.cluster, "r2", &d), context.Canceled)
 	require.True(t, superclusters.NodeStateOf(b.node(t, "r2")).Drained)
 }
@@ -381,7 +360,7 @@ func TestUnfitting(t *testing.T) {
 // TestTurns: super clusters in the order of their names, without those that are drained already.
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	nodes := []corev1.Node{*superNode("r3"), *superNode("r1", drains), *superNode("r2", cordoned), *superNode("r4", tainted("x", corev1.TaintEffectNoExecute))}
+	nodes := []corev1.Node{*vctest.SuperNode("r3"), *vctest.SuperNode("r1", vctest.Drains), *vctest.SuperNode("r2", vctest.Cordoned), *vctest.SuperNode("r4", vctest.Tainted("x", corev1.TaintEffectNoExecute))}
 	for from, test := range map[string]struct{ turns, left []string }{
 		"":   {turns: []string{"r2", "r3"}, left: []string{"r1", "r4"}},
 		"r1": {turns: []string{"r1", "r2", "r3"}, left: []string{"r4"}},
@@ -404,7 +383,7 @@ func TestTurns(t *testing.T) {
 func TestRolling(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	b := newBench(t, "", superNode("r1"), superNode("r2"), superNode("r3"), superNode("r4", drains, isLeft))
+	b := newBench(t, "", vctest.SuperNode("r1"), vctest.SuperNode("r2"), vctest.SuperNode("r3"), vctest.SuperNode("r4", vctest.Drains, vctest.IsLeft))
 	b.after = func(t *testing.T, b *bench, node *corev1.Node) {
 		t.Helper()
 		keeps(t, b, node)
@@ -430,7 +409,7 @@ func TestRolling(t *testing.T) {
 	err := b.rolling(t.Context(), b.cluster, &d)
 	require.EqualError(t, err, "node/r2: the command of --each: exit status 1; it stays drained: kubectl vc undrain r2 has it in use again; mend that, and go on: "+
 		"kubectl vc drain --all --one-by-one --from r2 --each '"+strings.ReplaceAll(d.each, "'", `'\''`)+"'")
-	require.Equal(t, 1, ExitCode(err))
+	require.Equal(t, 1, cli.ExitCode(err))
 	require.Equal(t, "drained r1, r1, undrained r1, drained r2, r2", logged())
 	require.Contains(t, b.told.String(), "super cluster r4 is drained already, and is left alone")
 
@@ -439,13 +418,13 @@ func TestRolling(t *testing.T) {
 	require.Equal(t, "r2, undrained r2, drained r3, r3, undrained r3", logged(), "r2 was drained before")
 	require.True(t, superclusters.NodeStateOf(b.node(t, "r4")).Drained)
 
-	d.from, d.dry = "", dryRunClient
+	d.from, d.dry = "", cli.DryRunClient
 	writes := b.writes
 	require.NoError(t, b.rolling(t.Context(), b.cluster, &d))
 	require.Equal(t, writes, b.writes)
 	require.Contains(t, b.out.String(), "Super cluster r3:\n\nTENANT")
 
-	d.dry, d.timeout = dryRunNone, 0
+	d.dry, d.Timeout = cli.DryRunNone, 0
 	b.after = func(t *testing.T, b *bench, node *corev1.Node) {
 		t.Helper()
 		if superclusters.NodeStateOf(node).Drained {
@@ -460,12 +439,12 @@ func TestRolling(t *testing.T) {
 // is.
 func TestRollingBesideOthers(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "", superNode("r1"), superNode("r2"), superNode("r3"))
+	b := newBench(t, "", vctest.SuperNode("r1"), vctest.SuperNode("r2"), vctest.SuperNode("r3"))
 	b.after = func(t *testing.T, b *bench, node *corev1.Node) {
 		t.Helper()
 		keeps(t, b, node)
 		if other := b.node(t, "r2"); !superclusters.NodeStateOf(other).Drained {
-			drains(other)
+			vctest.Drains(other)
 			require.NoError(t, b.cluster.Update(t.Context(), other))
 			keeps(t, b, other)
 		}
@@ -482,7 +461,7 @@ func TestRollingBesideOthers(t *testing.T) {
 // TestDrainAcrossConflicts: a Node that never stops changing is told of.
 func TestDrainAcrossConflicts(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "", superNode("r1"))
+	b := newBench(t, "", vctest.SuperNode("r1"))
 	cluster := interceptor.NewClient(b.cluster, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "r1", nil)
 	}})

@@ -1,4 +1,4 @@
-package app
+package pool
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/placement"
 )
 
@@ -62,24 +63,24 @@ its pods run on.` + rights,
 }
 
 // nodeChange returns the command of a change.
-func (c *cli) nodeChange(of *nodeChange) *cobra.Command {
-	var dry dryRun
-	command := c.ofSuperCluster(&cobra.Command{
+func (c *verbs) nodeChange(of *nodeChange) *cobra.Command {
+	var dry cli.DryRun
+	command := c.OfSuperCluster(&cobra.Command{
 		Use: of.use, Short: of.short, Long: of.long, Example: of.example, Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			cluster, _, err := c.connect()
+			cluster, _, err := c.Connect()
 			if err != nil {
 				return err
 			}
 			return c.changeOne(command.Context(), cluster, of, args[0], dry)
 		},
 	})
-	dry.addFlags(command.Flags())
+	dry.AddFlags(command.Flags())
 	return command
 }
 
 // changeOne changes a super cluster, and says what was done.
-func (c *cli) changeOne(ctx context.Context, cluster client.Client, of *nodeChange, name string, dry dryRun) error {
+func (c *verbs) changeOne(ctx context.Context, cluster client.Client, of *nodeChange, name string, dry cli.DryRun) error {
 	node, changed, err := changeNode(ctx, cluster, name, dry, of.wish)
 	if err != nil {
 		return err
@@ -98,8 +99,8 @@ func (c *cli) changeOne(ctx context.Context, cluster client.Client, of *nodeChan
 }
 
 // did says what was done to a super cluster.
-func (c *cli) did(name, past string, dry dryRun) {
-	_, _ = fmt.Fprintf(c.Out, "node/%s %s%s\n", name, past, dry.suffix()) // nobody reads it who has closed it
+func (c *verbs) did(name, past string, dry cli.DryRun) {
+	_, _ = fmt.Fprintf(c.Out, "node/%s %s%s\n", name, past, dry.Suffix()) // nobody reads it who has closed it
 }
 
 // superClusterNode returns the virtual Node of a super cluster. A Node that is none is an error.
@@ -119,7 +120,7 @@ func superClusterNode(ctx context.Context, cluster client.Reader, name string) (
 
 // changeNode changes the virtual Node of a super cluster, unless it is as wished already. Where somebody else changes it
 // meanwhile, it is read and changed again.
-func changeNode(ctx context.Context, cluster client.Client, name string, dry dryRun, wish func(*corev1.Node)) (node *corev1.Node, changed bool, err error) {
+func changeNode(ctx context.Context, cluster client.Client, name string, dry cli.DryRun, wish func(*corev1.Node)) (node *corev1.Node, changed bool, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if node, err = superClusterNode(ctx, cluster, name); err != nil {
 			return err
@@ -127,10 +128,10 @@ func changeNode(ctx context.Context, cluster client.Client, name string, dry dry
 		before := node.DeepCopy()
 		wish(node)
 		changed = !equality.Semantic.DeepEqual(before.Spec, node.Spec)
-		if !changed || dry == dryRunClient {
+		if !changed || dry == cli.DryRunClient {
 			return nil
 		}
-		return cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), dry.options()...) //nolint:wrapcheck // retry is to know it
+		return cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), dry.Options()...) //nolint:wrapcheck // retry is to know it
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("super cluster %s: %w", name, err)

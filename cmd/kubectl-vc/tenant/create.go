@@ -1,4 +1,4 @@
-package app
+package tenant
 
 import (
 	"cmp"
@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 )
 
 // outputs are the values of -o of create that print the VirtualCluster; any other is a file for its kubeconfig, but for
@@ -32,8 +33,8 @@ var (
 
 // creation is what create is to make.
 type creation struct {
-	waiting
-	dry dryRun
+	cli.Waiting
+	dry cli.DryRun
 	// file has a VirtualCluster, or is where one is; with it the other fields say nothing.
 	file, output            string
 	version, policy, secret string
@@ -43,8 +44,8 @@ type creation struct {
 }
 
 func (o *creation) addFlags(flags *pflag.FlagSet) {
-	o.waiting.addFlags(flags)
-	o.dry.addFlags(flags)
+	o.AddFlags(flags)
+	o.dry.AddFlags(flags)
 	flags.StringVarP(&o.file, "filename", "f", "", `file or URL with a VirtualCluster; "-" is the standard input`)
 	flags.StringVarP(&o.output, "output", "o", "", "file for the tenant's kubeconfig; or json, yaml or name, to print the VirtualCluster")
 	flags.StringVar(&o.version, "cluster-version", "", "name of the ClusterVersion of a control plane that vc-manager makes; by default the only one that there is")
@@ -57,7 +58,7 @@ func (o *creation) addFlags(flags *pflag.FlagSet) {
 }
 
 // create returns the command that makes a tenant.
-func (c *cli) create() *cobra.Command {
+func (c *verbs) create() *cobra.Command {
 	var o creation
 	command := &cobra.Command{
 		Use:   "create NAME",
@@ -75,14 +76,14 @@ pool serves it, and writes its administrator's kubeconfig to the file of -o.`,
 	for flag, list := range map[string]client.ObjectList{
 		"cluster-version": &tenancyv1alpha1.ClusterVersionList{}, "policy": &tenancyv1alpha1.TenantPolicyList{}, "kubeconfig-secret": &corev1.SecretList{},
 	} {
-		_ = command.RegisterFlagCompletionFunc(flag, c.names(list)) // the flag is there
+		_ = command.RegisterFlagCompletionFunc(flag, c.Names(list)) // the flag is there
 	}
 	return command
 }
 
 // make makes a tenant.
-func (c *cli) make(ctx context.Context, o *creation, args []string) error {
-	cluster, namespace, err := c.connect()
+func (c *verbs) make(ctx context.Context, o *creation, args []string) error {
+	cluster, namespace, err := c.Connect()
 	if err != nil {
 		return err
 	}
@@ -95,15 +96,15 @@ func (c *cli) make(ctx context.Context, o *creation, args []string) error {
 		return err
 	}
 	defer file.discard()
-	if err := o.dry.create(ctx, cluster, vc); err != nil {
+	if err := o.dry.Create(ctx, cluster, vc); err != nil {
 		return fmt.Errorf("creating the VirtualCluster: %w", err)
 	}
-	if err := c.print(o, vc); err != nil || o.dry != dryRunNone || !o.wait {
+	if err := c.print(o, vc); err != nil || o.dry != cli.DryRunNone || !o.Wait {
 		return err
 	}
-	err = c.follow(ctx, cluster, vc, o.waiting, runs, state{refused: true, says: "it was deleted meanwhile"})
+	err = c.follow(ctx, cluster, vc, o.Waiting, runs, cli.State{Refused: true, Says: "it was deleted meanwhile"})
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w; mend it, or delete it: kubectl vc delete %s; kubectl vc kubeconfig %s has its kubeconfig once it is there", err, named(vc), named(vc))
+		err = fmt.Errorf("%w; mend it, or delete it: kubectl vc delete %s; kubectl vc kubeconfig %s has its kubeconfig once it is there", err, cli.Named(vc), cli.Named(vc))
 	}
 	if err != nil || file == nil {
 		return err
@@ -112,11 +113,11 @@ func (c *cli) make(ctx context.Context, o *creation, args []string) error {
 }
 
 // handOut writes the administrator's kubeconfig of a tenant.
-func (c *cli) handOut(ctx context.Context, cluster client.Client, vc *tenancyv1alpha1.VirtualCluster, file *kubeconfigFile) error {
+func (c *verbs) handOut(ctx context.Context, cluster client.Client, vc *tenancyv1alpha1.VirtualCluster, file *kubeconfigFile) error {
 	if err := cluster.Get(ctx, client.ObjectKeyFromObject(vc), vc); err != nil { // its root namespace was made since
 		return fmt.Errorf("getting the VirtualCluster: %w", err)
 	}
-	text, err := administrator(ctx, cluster, vc)
+	text, err := cli.Administrator(ctx, cluster, vc)
 	if err == nil {
 		err = file.write(text)
 	}
@@ -140,9 +141,9 @@ func (o *creation) open() (*kubeconfigFile, error) {
 		return nil, nil
 	case slices.Contains(foreign, format), slices.Contains(outputs, format):
 		return nil, fmt.Errorf("--output %s: give json, yaml or name, or a file for the kubeconfig", o.output)
-	case o.dry != dryRunNone:
+	case o.dry != cli.DryRunNone:
 		return nil, nil
-	case !o.wait:
+	case !o.Wait:
 		return nil, errors.New("--output is a file, which is written when the tenant is there: leave --wait=false out")
 	}
 	const ownerOnly = 0o600
@@ -175,7 +176,7 @@ func (f *kubeconfigFile) discard() {
 }
 
 // wanted returns the VirtualCluster that is to be.
-func (c *cli) wanted(ctx context.Context, o *creation, cluster client.Client, namespace string, args []string) (*tenancyv1alpha1.VirtualCluster, error) {
+func (c *verbs) wanted(ctx context.Context, o *creation, cluster client.Client, namespace string, args []string) (*tenancyv1alpha1.VirtualCluster, error) {
 	switch {
 	case o.file == "" && len(args) == 1:
 		return o.tenant(ctx, cluster, namespace, args[0])
@@ -186,7 +187,7 @@ func (c *cli) wanted(ctx context.Context, o *creation, cluster client.Client, na
 		return nil, errors.New("--filename has all of the VirtualCluster: leave out the flags that describe one")
 	}
 	vc, err := read(o.file, namespace)
-	if err == nil && ptr.Deref(c.flags.Namespace, "") != "" && vc.Namespace != namespace {
+	if err == nil && ptr.Deref(c.Flags.Namespace, "") != "" && vc.Namespace != namespace {
 		return nil, fmt.Errorf("the VirtualCluster of %s is of namespace %s, and --namespace is %s", o.file, vc.Namespace, namespace)
 	}
 	return vc, err
@@ -196,9 +197,9 @@ func (c *cli) wanted(ctx context.Context, o *creation, cluster client.Client, na
 func (o *creation) writes() bool { return o.output != "" && !slices.Contains(outputs, o.output) }
 
 // print says what was made.
-func (c *cli) print(o *creation, vc *tenancyv1alpha1.VirtualCluster) error {
+func (c *verbs) print(o *creation, vc *tenancyv1alpha1.VirtualCluster) error {
 	if o.output == "" || o.writes() {
-		_, _ = fmt.Fprintf(c.Out, "%s/%s created%s\n", resource, vc.Name, o.dry.suffix()) // nobody reads it who has closed it
+		_, _ = fmt.Fprintf(c.Out, "%s/%s created%s\n", cli.Resource, vc.Name, o.dry.Suffix()) // nobody reads it who has closed it
 		return nil
 	}
 	flags := genericclioptions.NewPrintFlags("created")

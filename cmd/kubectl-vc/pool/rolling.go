@@ -1,4 +1,4 @@
-package app
+package pool
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/superclusters"
 )
 
 // rolling drains all super clusters, one by one, and runs a command while each is empty.
-func (c *cli) rolling(ctx context.Context, cluster client.Client, d *draining) error {
+func (c *verbs) rolling(ctx context.Context, cluster client.Client, d *draining) error {
 	list := &corev1.NodeList{}
 	if err := cluster.List(ctx, list, client.HasLabels{schedulerv1alpha1.LabelVirtualNode}); err != nil {
 		return fmt.Errorf("listing virtual Nodes: %w", err)
@@ -29,7 +30,7 @@ func (c *cli) rolling(ctx context.Context, cluster client.Client, d *draining) e
 	for _, name := range left {
 		_, _ = fmt.Fprintf(c.ErrOut, "super cluster %s is drained already, and is left alone: --from %s begins with it\n", name, name) // nobody reads it who has closed it
 	}
-	if d.dry != dryRunNone {
+	if d.dry != cli.DryRunNone {
 		return c.rollingDry(ctx, cluster, turns, d)
 	}
 	for i, name := range turns {
@@ -69,7 +70,7 @@ func turnsOf(nodes []corev1.Node, from string) (turns, left []string, err error)
 
 // maintain drains a super cluster, runs the command, and has it in use again. Where that fails it returns with which super
 // cluster to go on, of it and those behind it, "" for none.
-func (c *cli) maintain(ctx context.Context, cluster client.Client, name string, behind []string, d *draining) (next string, err error) {
+func (c *verbs) maintain(ctx context.Context, cluster client.Client, name string, behind []string, d *draining) (next string, err error) {
 	following := ""
 	if len(behind) > 0 {
 		following = behind[0]
@@ -87,18 +88,18 @@ func (c *cli) maintain(ctx context.Context, cluster client.Client, name string, 
 	case err != nil:
 		return name, err
 	}
-	if err := c.start(append(os.Environ(), "SUPERCLUSTER="+name), []string{"sh", "-c", d.each}); err != nil {
+	if err := c.Start(append(os.Environ(), "SUPERCLUSTER="+name), []string{"sh", "-c", d.each}); err != nil {
 		return name, fmt.Errorf("node/%s: the command of --each: %v; it stays drained: kubectl vc undrain %s has it in use again", name, err, name) //nolint:errorlint // its exit code is not ours
 	}
 	if ctx.Err() != nil { // a command may end well by a signal
 		return name, fmt.Errorf("node/%s: %w; it stays drained: kubectl vc undrain %s has it in use again", name, ctx.Err(), name)
 	}
-	node, _, err = changeNode(ctx, cluster, name, dryRunNone, wishUndrained)
+	node, _, err = changeNode(ctx, cluster, name, cli.DryRunNone, wishUndrained)
 	if err != nil {
 		return name, err
 	}
-	c.did(name, "undrained", dryRunNone)
-	err = c.await(ctx, "node/"+name, d.waiting, func(ctx context.Context) (state, error) {
+	c.did(name, "undrained", cli.DryRunNone)
+	err = c.Await(ctx, "node/"+name, d.Waiting, func(ctx context.Context) (cli.State, error) {
 		_, now, err := lookAtNode(ctx, cluster, node, inUse)
 		return now, err
 	})
@@ -109,23 +110,23 @@ func (c *cli) maintain(ctx context.Context, cluster client.Client, name string, 
 }
 
 // inUse is how far a super cluster is that is to be used again.
-func inUse(node *corev1.Node) state {
+func inUse(node *corev1.Node) cli.State {
 	ready, skewed := nodeCondition(node, corev1.NodeReady), nodeCondition(node, schedulerv1alpha1.NodeVersionSkew)
 	switch at := slices.IndexFunc(node.Spec.Taints, drainsToo); {
 	case at >= 0:
-		return state{refused: true, says: drainedToo(node.Name, &node.Spec.Taints[at])}
+		return cli.State{Refused: true, Says: drainedToo(node.Name, &node.Spec.Taints[at])}
 	case superclusters.NodeStateOf(node).Drained:
-		return state{refused: true, says: "somebody has drained it again"}
+		return cli.State{Refused: true, Says: "somebody has drained it again"}
 	case ready == nil:
-		return state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}
+		return cli.State{Says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}
 	case ready.Status != corev1.ConditionTrue:
-		return state{says: ready.Message}
+		return cli.State{Says: ready.Message}
 	case isTrue(skewed): // the next one would leave for less
-		return state{says: skewed.Message}
+		return cli.State{Says: skewed.Message}
 	case nodeCondition(node, schedulerv1alpha1.NodeDrained) != nil:
-		return state{says: "waiting for vc-scheduler to see that it is not drained"}
+		return cli.State{Says: "waiting for vc-scheduler to see that it is not drained"}
 	}
-	return state{done: true, says: "it is in use again"}
+	return cli.State{Done: true, Says: "it is in use again"}
 }
 
 // howToGoOn says how to go on with a super cluster, "" for the end.
@@ -137,7 +138,7 @@ func (d *draining) howToGoOn(name string) string {
 }
 
 // rollingDry says what would come of each drain as the pool is now, and changes nothing.
-func (c *cli) rollingDry(ctx context.Context, cluster client.Client, turns []string, d *draining) error {
+func (c *verbs) rollingDry(ctx context.Context, cluster client.Client, turns []string, d *draining) error {
 	var unfit error
 	for _, name := range turns {
 		_, _ = fmt.Fprintf(c.Out, "Super cluster %s:\n\n", name) // nobody reads it who has closed it

@@ -1,4 +1,5 @@
-package app
+// Package pool is the verbs that show super clusters, and let an operator look after them.
+package pool
 
 import (
 	"cmp"
@@ -11,18 +12,17 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/holding"
+	"github.com/superpool/superpool/cmd/kubectl-vc/text"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
-	"github.com/superpool/superpool/internal/tenancy"
 )
 
 // What a super cluster is, in column STATUS.
@@ -46,7 +46,7 @@ type poolReport struct {
 
 // superCluster is a super cluster, and who has what there.
 type superCluster struct {
-	// SuperCluster has its name, why it takes nothing new, and how much of each resource is reserved.
+	// SuperCluster has its name, why it takes nothing new, and how much of each cli.Resource is reserved.
 	simulation.SuperCluster
 	// Status begins with Ready, NotReady or Missing.
 	Status []string `json:"status"`
@@ -61,36 +61,15 @@ type superCluster struct {
 	Leaving    int `json:"leaving"`
 	// Holdings is what namespaces have there, sorted by tenant and name. They are there where one super cluster is asked
 	// about.
-	Holdings []holding `json:"holdings,omitempty"`
+	Holdings []holding.Holding `json:"holdings,omitempty"`
 
 	reserved, allocatable slice.Amounts
 }
 
-// holding is what a namespace has in a super cluster.
-type holding struct {
-	// Tenant is the VirtualCluster, as namespace/name, and Key its root namespace: that alone where there is none any more.
-	Tenant    string `json:"tenant,omitempty"`
-	Key       string `json:"key"`
-	Namespace string `json:"namespace"`
-	// Slices is how many stay, and Reserved all that is reserved, with what is to leave: Leaving, and why.
-	Slices   int32                           `json:"slices"`
-	Reserved string                          `json:"reserved"`
-	Leaving  string                          `json:"leaving,omitempty"`
-	Reason   schedulerv1alpha1.LeavingReason `json:"reason,omitempty"`
-	Since    *metav1.Time                    `json:"since,omitempty"`
-	// Waits is what it waits for.
-	Waits string `json:"waits,omitempty"`
-
-	reserved, leaving slice.Amounts
-}
-
-// of returns how the tenant and its namespace are named.
-func (h *holding) of() string { return cmp.Or(h.Tenant, h.Key) + " " + h.Namespace }
-
 // pool returns the command that shows super clusters.
-func (c *cli) pool() *cobra.Command {
-	var format output
-	command := c.ofSuperCluster(&cobra.Command{
+func (c *verbs) pool() *cobra.Command {
+	var format cli.Output
+	command := c.OfSuperCluster(&cobra.Command{
 		Use:   "pool [SUPERCLUSTER]",
 		Short: "Show how full super clusters are, or who has what in one of them and what is to leave it",
 		Long: `pool shows super clusters, by their virtual Nodes in the meta cluster, and what NamespacePlacements have reserved there: your
@@ -113,22 +92,22 @@ and, where one is named, holdings.`,
 			return c.showPool(command.Context(), args, format)
 		},
 	})
-	format.addTo(command)
+	format.AddTo(command)
 	return command
 }
 
-func (c *cli) showPool(ctx context.Context, args []string, format output) error {
-	cluster, _, err := c.connect()
+func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) error {
+	cluster, _, err := c.Connect()
 	if err != nil {
 		return err
 	}
 	var named map[string]string
 	if len(args) > 0 {
-		tenants, err := virtualClusters(ctx, cluster)
+		tenants, err := cli.VirtualClusters(ctx, cluster)
 		if err != nil {
 			return err
 		}
-		named = rootsOf(tenants)
+		named = cli.RootsOf(tenants)
 	}
 	pool, err := simulation.Live(ctx, cluster)
 	if err != nil {
@@ -137,16 +116,16 @@ func (c *cli) showPool(ctx context.Context, args []string, format output) error 
 	all := survey(pool, named)
 	switch {
 	case len(args) == 0 && len(all) == 0:
-		return c.showNone(format, poolReport{SuperClusters: []superCluster{}}, "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster")
+		return c.ShowNone(format, poolReport{SuperClusters: []superCluster{}}, "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster")
 	case len(args) == 0:
-		return c.show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(page *simulation.Page) { printPool(page, all, format == outputWide) })
+		return c.Show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(page *simulation.Page) { printPool(page, all, format == cli.OutputWide) })
 	}
 	at := slices.IndexFunc(all, func(one superCluster) bool { return one.Name == args[0] })
 	if at < 0 {
 		return noSuperCluster(args[0])
 	}
 	one := all[at : at+1]
-	return c.show(format, poolReport{SuperClusters: one}, nodeNames(one), func(page *simulation.Page) { printSuperCluster(page, &one[0]) })
+	return c.Show(format, poolReport{SuperClusters: one}, nodeNames(one), func(page *simulation.Page) { printSuperCluster(page, &one[0]) })
 }
 
 // noSuperCluster is the error where there is none of a name.
@@ -169,41 +148,18 @@ func withoutHoldings(all []superCluster) []superCluster {
 	return short
 }
 
-// virtualClusters returns all of them.
-func virtualClusters(ctx context.Context, cluster client.Reader, options ...client.ListOption) ([]tenancyv1alpha1.VirtualCluster, error) {
-	list := &tenancyv1alpha1.VirtualClusterList{}
-	if err := cluster.List(ctx, list, options...); err != nil {
-		return nil, fmt.Errorf("listing VirtualClusters: %w", err)
-	}
-	return list.Items, nil
-}
-
-// rootOf returns the root namespace of a tenant.
-func rootOf(vc *tenancyv1alpha1.VirtualCluster) string {
-	return cmp.Or(vc.Status.ClusterNamespace, tenancy.ClusterKey(vc))
-}
-
-// rootsOf returns the names of tenants by their root namespaces.
-func rootsOf(tenants []tenancyv1alpha1.VirtualCluster) map[string]string {
-	named := map[string]string{}
-	for i := range tenants {
-		named[rootOf(&tenants[i])] = client.ObjectKeyFromObject(&tenants[i]).String()
-	}
-	return named
-}
-
 // survey returns all super clusters of a pool, sorted by name. named has the names of tenants by their root namespaces.
 func survey(pool *simulation.Pool, named map[string]string) []superCluster {
 	nodes := map[string]*corev1.Node{}
 	for _, node := range pool.Nodes {
 		nodes[node.Name] = node
 	}
-	holdings := map[string][]holding{}
+	holdings := map[string][]holding.Holding{}
 	for _, np := range pool.Placements {
 		for i := range np.Status.Placements {
 			part := &np.Status.Placements[i]
-			if holds(part) {
-				holdings[part.Cluster] = append(holdings[part.Cluster], holdingOf(np, part, nodes[part.Cluster], named[np.Namespace]))
+			if holding.Any(part) {
+				holdings[part.Cluster] = append(holdings[part.Cluster], holding.Of(np, part, nodes[part.Cluster], named[np.Namespace]))
 			}
 		}
 	}
@@ -218,13 +174,13 @@ func survey(pool *simulation.Pool, named map[string]string) []superCluster {
 	return all
 }
 
-func superClusterOf(utilised *simulation.SuperCluster, node *corev1.Node, holdings []holding) superCluster {
+func superClusterOf(utilised *simulation.SuperCluster, node *corev1.Node, holdings []holding.Holding) superCluster {
 	one := superCluster{SuperCluster: *utilised, Holdings: holdings, Namespaces: len(holdings)}
 	tenants, isLost := sets.New[string](), false
 	for i := range holdings {
 		h := &holdings[i]
 		tenants.Insert(h.Key)
-		one.reserved = one.reserved.Plus(h.reserved)
+		one.reserved = one.reserved.Plus(h.Amounts)
 		isLost = isLost || h.Reason == schedulerv1alpha1.LeavingLost
 		if h.Reason != "" {
 			one.Leaving++
@@ -239,18 +195,9 @@ func superClusterOf(utilised *simulation.SuperCluster, node *corev1.Node, holdin
 	return one
 }
 
-// holds reports whether anything is reserved by a part of a placement.
-func holds(part *schedulerv1alpha1.ClusterPlacement) bool {
-	return part.Slices > 0 || !slice.Of(part.Reserved).IsZero()
-}
-
 func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == kind {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
+	_, found := nodeutil.GetNodeCondition(&node.Status, kind)
+	return found
 }
 
 func isTrue(condition *corev1.NodeCondition) bool {
@@ -318,53 +265,16 @@ func messagesOf(node *corev1.Node) (messages []string) {
 	return messages
 }
 
-// holdingOf returns what a namespace has in a super cluster. node is that of the super cluster, nil for none.
-func holdingOf(np *schedulerv1alpha1.NamespacePlacement, part *schedulerv1alpha1.ClusterPlacement, node *corev1.Node, tenant string) holding {
-	h := holding{
-		Tenant: tenant, Key: np.Namespace, Namespace: np.Name, Slices: part.Slices,
-		reserved: slice.Of(part.Reserved),
-	}
-	h.Reserved = h.reserved.String()
-	if part.Leaving != nil {
-		h.leaving, h.Reason, h.Since = slice.Of(part.Leaving.Reserved), part.Leaving.Reason, &part.Leaving.Since
-		h.Leaving, h.Waits = h.leaving.String(), whyItStays(np, part.Leaving, node)
-	}
-	return h
-}
-
-// whyItStays returns what the part of a namespace waits for that is to leave a super cluster. node is that of the super
-// cluster, nil where it is not known.
-func whyItStays(np *schedulerv1alpha1.NamespacePlacement, leaving *schedulerv1alpha1.Leaving, node *corev1.Node) string {
-	placed := meta.FindStatusCondition(np.Status.Conditions, schedulerv1alpha1.ConditionPlaced)
-	isSpare := leaving.Reason == schedulerv1alpha1.LeavingShrunk || leaving.Reason == schedulerv1alpha1.LeavingReturned || leaving.Reason == schedulerv1alpha1.LeavingPaused
-	switch {
-	case leaving.Reason == schedulerv1alpha1.LeavingPreempted:
-		return "it gives way to " + cmp.Or(leaving.For, "others") + " when its pods there have ended"
-	case !isSpare && !placement.Displaced(np).IsZero() && placed != nil:
-		return "it waits for room elsewhere: " + placed.Message
-	case !isSpare && !placement.Displaced(np).IsZero():
-		return "it waits for room elsewhere"
-	case node == nil:
-		return "it waits until nothing there uses it"
-	case !isTrue(nodeCondition(node, corev1.NodeReady)):
-		return "the super cluster does not show what is free there"
-	}
-	if drained := nodeCondition(node, schedulerv1alpha1.NodeDrained); drained != nil && drained.Reason == superclusters.ReasonVolumesStay {
-		return "its volumes do not move: its tenant is to delete claims and snapshots"
-	}
-	return "it waits until its pods there have ended"
-}
-
 // share returns what is reserved of what there is, and how much that is of a hundred.
 func share(name corev1.ResourceName, reserved, all slice.Amounts) string {
-	text := brief(name, reserved[name]) + "/" + brief(name, all[name])
+	text := text.Brief(name, reserved[name]) + "/" + text.Brief(name, all[name])
 	if all[name] == 0 {
 		return text
 	}
 	return fmt.Sprintf("%s %d%%", text, int64(float64(reserved[name])/float64(all[name])*100))
 }
 
-// isMain reports whether a resource has a column of its own.
+// isMain reports whether a cli.Resource has a column of its own.
 func isMain(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 }
@@ -381,13 +291,13 @@ func printPool(page *simulation.Page, all []superCluster, wide bool) {
 		free := one.allocatable.Minus(one.reserved)
 		row := []string{
 			one.Name, strings.Join(one.Status, ","), share(corev1.ResourceCPU, one.reserved, one.allocatable), share(corev1.ResourceMemory, one.reserved, one.allocatable),
-			brief(corev1.ResourceCPU, free[corev1.ResourceCPU]) + " " + brief(corev1.ResourceMemory, free[corev1.ResourceMemory]),
+			text.Brief(corev1.ResourceCPU, free[corev1.ResourceCPU]) + " " + text.Brief(corev1.ResourceMemory, free[corev1.ResourceMemory]),
 			strconv.Itoa(one.Namespaces), strconv.Itoa(one.Tenants), strconv.Itoa(one.Leaving),
 		}
 		if wide {
 			row = append(row, cmp.Or(one.Version, "-"), cmp.Or(one.others(), "-"), cmp.Or(one.State, "-"))
 		}
-		page.Row(cells(row...)...)
+		page.Row(text.Cells(row...)...)
 	}
 }
 
@@ -404,14 +314,14 @@ func (one *superCluster) others() string {
 
 // printSuperCluster prints who has what in a super cluster, and what waits to leave it.
 func printSuperCluster(page *simulation.Page, one *superCluster) {
-	page.Line("Super cluster %s: %s", line(one.Name), line(strings.Join(append(slices.Clone(one.Status), nonEmpty(one.Version)...), ", ")))
+	page.Line("Super cluster %s: %s", text.Line(one.Name), text.Line(strings.Join(append(slices.Clone(one.Status), nonEmpty(one.Version)...), ", ")))
 	for _, message := range one.Messages {
-		page.Line("  %s", shortened(message, longestText))
+		page.Line("  %s", text.Shortened(message, text.LongestText))
 	}
 	page.Line("")
 	page.Row("RESOURCE", "RESERVED", "FREE")
 	for _, name := range slices.Sorted(maps.Keys(one.reserved.Plus(one.allocatable))) {
-		page.Row(cells(string(name), share(name, one.reserved, one.allocatable), brief(name, one.allocatable.Minus(one.reserved)[name]))...)
+		page.Row(text.Cells(string(name), share(name, one.reserved, one.allocatable), text.Brief(name, one.allocatable.Minus(one.reserved)[name]))...)
 	}
 	page.Line("")
 	if len(one.Holdings) == 0 {
@@ -421,9 +331,9 @@ func printSuperCluster(page *simulation.Page, one *superCluster) {
 	page.Row("TENANT", "NAMESPACE", "SLICES", "CPU", "MEMORY", "LEAVING")
 	for i := range one.Holdings {
 		h := &one.Holdings[i]
-		page.Row(cells(
+		page.Row(text.Cells(
 			cmp.Or(h.Tenant, h.Key), h.Namespace, strconv.Itoa(int(h.Slices)),
-			brief(corev1.ResourceCPU, h.reserved[corev1.ResourceCPU]), brief(corev1.ResourceMemory, h.reserved[corev1.ResourceMemory]), cmp.Or(string(h.Reason), "-"),
+			text.Brief(corev1.ResourceCPU, h.Amounts[corev1.ResourceCPU]), text.Brief(corev1.ResourceMemory, h.Amounts[corev1.ResourceMemory]), cmp.Or(string(h.Reason), "-"),
 		)...)
 	}
 	for i := range one.Holdings {
@@ -432,8 +342,8 @@ func printSuperCluster(page *simulation.Page, one *superCluster) {
 			continue
 		}
 		page.Line("")
-		page.Line("%s: %s is to leave (%s)", line(h.of()), amounts(h.leaving), line(string(h.Reason)))
-		page.Line("  %s", shortened(h.Waits, longestText))
+		page.Line("%s: %s is to leave (%s)", text.Line(h.Name()), text.Amounts(h.Leaves), text.Line(string(h.Reason)))
+		page.Line("  %s", text.Shortened(h.Waits, text.LongestText))
 	}
 }
 
