@@ -16,9 +16,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/forecast"
 	"github.com/superpool/superpool/cmd/kubectl-vc/pool"
 	"github.com/superpool/superpool/cmd/kubectl-vc/tenant"
-	"github.com/superpool/superpool/cmd/kubectl-vc/text"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/version"
 )
 
@@ -45,7 +46,7 @@ how full super clusters are, and empties them. What kubectl does is not here: ku
 	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others
 	})
-	for _, commands := range []func(*cli.CLI) []*cobra.Command{tenant.Commands, pool.Commands} {
+	for _, commands := range []func(*cli.CLI) []*cobra.Command{tenant.Commands, pool.Commands, forecast.Commands} {
 		command.AddCommand(commands(c)...)
 	}
 	return command
@@ -56,7 +57,7 @@ func Execute(ctx context.Context, streams genericiooptions.IOStreams) int {
 	err := NewCommand(streams).ExecuteContext(ctx)
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) { // that of a command has said itself why
-		_, _ = fmt.Fprintln(streams.ErrOut, "error:", text.Line(err.Error())) // nobody reads it who has closed it
+		_, _ = fmt.Fprintln(streams.ErrOut, "error:", page.Printable(err.Error())) // nobody reads it who has closed it
 	}
 	return cli.ExitCode(err)
 }

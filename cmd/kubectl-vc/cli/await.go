@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/superpool/superpool/cmd/kubectl-vc/text"
+	"github.com/superpool/superpool/internal/page"
 )
 
 // LookPeriod is how often what is waited for is looked at.
@@ -57,12 +57,12 @@ func (c *CLI) Await(ctx context.Context, what string, w Waiting, look func(ctx c
 		case err == nil:
 			now = looked
 		}
-		now.Says = text.Line(now.Says)
+		now.Says = page.Printable(now.Says)
 		if now.Says != "" && now.Says != before.Says && !now.Refused {
 			_, _ = fmt.Fprintf(c.ErrOut, "%5s  %s\n", time.Since(begun).Round(time.Second), now.Says) // nobody reads it who has closed it
 		}
 		for _, more := range now.More {
-			_, _ = fmt.Fprintf(c.ErrOut, "       %s\n", text.Line(more)) // as above
+			_, _ = fmt.Fprintf(c.ErrOut, "       %s\n", page.Printable(more)) // as above
 		}
 		now.More = nil
 		return now.Done || now.Refused, nil

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -77,24 +77,27 @@ func (c *CLI) Get(ctx context.Context, name string) (client.Client, *tenancyv1al
 	if err != nil {
 		return nil, nil, err
 	}
-	vc := &tenancyv1alpha1.VirtualCluster{}
-	err = cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, vc)
-	if apierrors.IsNotFound(err) {
-		return nil, nil, fmt.Errorf("%w in namespace %s: kubectl get virtualclusters -A", err, namespace)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("getting the VirtualCluster: %w", err)
-	}
-	return cluster, vc, nil
+	vc, err := VirtualCluster(ctx, cluster, namespace, name)
+	return cluster, vc, err
 }
 
 // Names completes an argument, or the value of a flag, by the names of the objects that there are of a list's kind, in the
 // namespace that is meant.
 func (c *CLI) Names(list client.ObjectList, options ...client.ListOption) cobra.CompletionFunc {
+	return c.NamesIn(list, func(_ context.Context, _ client.Reader, namespace string) (string, error) { return namespace, nil }, options...)
+}
+
+// NamesIn is Names for objects of another namespace: in returns it, of the one that is meant.
+func (c *CLI) NamesIn(
+	list client.ObjectList, in func(ctx context.Context, cluster client.Reader, namespace string) (string, error), options ...client.ListOption,
+) cobra.CompletionFunc {
 	return func(command *cobra.Command, _ []string, _ string) (names []string, directive cobra.ShellCompDirective) {
 		directive = cobra.ShellCompDirectiveNoFileComp
 		*c.Flags.Timeout = completionTimeout.String()
 		cluster, namespace, err := c.Connect()
+		if err == nil {
+			namespace, err = in(command.Context(), cluster, namespace)
+		}
 		if err != nil {
 			return nil, directive
 		}
@@ -112,12 +115,12 @@ func (c *CLI) Names(list client.ObjectList, options ...client.ListOption) cobra.
 
 // OfTenant lets a verb have the name of a VirtualCluster as its first argument.
 func (c *CLI) OfTenant(command *cobra.Command) *cobra.Command {
-	return completed(command, c.Names(&tenancyv1alpha1.VirtualClusterList{}))
+	return Completed(command, c.Names(&tenancyv1alpha1.VirtualClusterList{}))
 }
 
 // OfSuperCluster lets a verb have the name of a super cluster as its first argument.
 func (c *CLI) OfSuperCluster(command *cobra.Command) *cobra.Command {
-	return completed(command, c.SuperClusters())
+	return Completed(command, c.SuperClusters())
 }
 
 // SuperClusters completes an argument, or the value of a flag, by the names of super clusters.
@@ -125,8 +128,8 @@ func (c *CLI) SuperClusters() cobra.CompletionFunc {
 	return c.Names(&corev1.NodeList{}, client.HasLabels{schedulerv1alpha1.LabelVirtualNode})
 }
 
-// completed lets names complete the first argument of a verb.
-func completed(command *cobra.Command, names cobra.CompletionFunc) *cobra.Command {
+// Completed lets names complete the first argument of a verb.
+func Completed(command *cobra.Command, names cobra.CompletionFunc) *cobra.Command {
 	command.ValidArgsFunction = func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -134,4 +137,16 @@ func completed(command *cobra.Command, names cobra.CompletionFunc) *cobra.Comman
 		return names(command, args, prefix)
 	}
 	return command
+}
+
+// SuperCluster returns the name of a super cluster by an argument: r1, or node/r1 as kubectl prints it.
+func SuperCluster(argument string) (string, error) {
+	kind, name, isNamed := strings.Cut(argument, "/")
+	switch {
+	case !isNamed && argument != "":
+		return argument, nil
+	case isNamed && (kind == "node" || kind == "nodes" || kind == "no") && name != "" && !strings.Contains(name, "/"):
+		return name, nil
+	}
+	return "", fmt.Errorf("%q names no super cluster: give r1 or node/r1: kubectl vc pool", argument)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -8,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/superpool/superpool/cmd/kubectl-vc/text"
-	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/page"
 )
 
 // Output is how what was found is printed: "" for a table.
@@ -26,52 +26,69 @@ const (
 	OutputName  Output = "name"
 )
 
-// formats are those that have a name.
-var formats = []string{string(OutputWide), string(OutputJSON), string(OutputYAML), string(OutputName)}
+// AddTo adds the flag, with its completion, for some formats besides a table: all of them where none is named.
+func (o *Output) AddTo(command *cobra.Command, formats ...Output) {
+	if len(formats) == 0 {
+		formats = []Output{OutputWide, OutputJSON, OutputYAML, OutputName}
+	}
+	names := make([]string, len(formats))
+	for i, format := range formats {
+		names[i] = string(format)
+	}
+	last := len(names) - 1
+	usage := fmt.Sprintf("how to print: %s or %s; default: a table", strings.Join(names[:last], ", "), names[last])
+	command.Flags().VarP(&outputFlag{Output: o, names: names}, "output", "o", usage)
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
 
-// AddTo adds the flag, with its completion.
-func (o *Output) AddTo(command *cobra.Command) {
-	command.Flags().VarP(o, "output", "o", "how to print: wide, json, yaml or name; default: a table")
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+// outputFlag is the flag of an Output that may have some values.
+type outputFlag struct {
+	*Output
+	names []string
 }
 
 // String implements pflag.Value.
-func (o *Output) String() string { return string(*o) }
+func (o *outputFlag) String() string {
+	if o.Output == nil {
+		return ""
+	}
+	return string(*o.Output)
+}
 
 // Set implements pflag.Value.
-func (o *Output) Set(text string) error {
-	if !slices.Contains(formats, text) {
-		return fmt.Errorf("give one of %s", strings.Join(formats, ", "))
+func (o *outputFlag) Set(text string) error {
+	switch {
+	case text == "table":
+		*o.Output = OutputTable
+	case slices.Contains(o.names, text):
+		*o.Output = Output(text)
+	default:
+		return fmt.Errorf("give one of %s", strings.Join(o.names, ", "))
 	}
-	*o = Output(text)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (*Output) Type() string { return "format" }
+func (*outputFlag) Type() string { return "format" }
 
 // Show prints what was found: value for programs, names of objects as kubectl has them, or a table.
-func (c *CLI) Show(o Output, value any, names []string, table func(page *simulation.Page)) error {
+func (c *CLI) Show(o Output, value any, names []string, table func(p *page.Page)) error {
 	switch o {
 	case OutputJSON:
-		return simulation.PrintJSON(c.Out, value) //nolint:wrapcheck // it says what it did
+		return page.JSON(c.Out, value) //nolint:wrapcheck // it says what it did
 	case OutputYAML:
-		encoded, err := yaml.Marshal(value)
-		if err == nil {
-			_, err = c.Out.Write(encoded)
-		}
-		return err //nolint:wrapcheck // that of Write says what it did
+		return page.YAML(c.Out, value) //nolint:wrapcheck // as above
 	case OutputName:
-		page := simulation.NewPage(c.Out)
-		for _, name := range names {
-			page.Line("%s", text.Line(name))
+		table = func(p *page.Page) {
+			for _, name := range names {
+				p.Line("%s", name)
+			}
 		}
-		return page.Flush() //nolint:wrapcheck // as above
 	case OutputTable, OutputWide:
 	}
-	page := simulation.NewPage(c.Out)
-	table(page)
-	return page.Flush() //nolint:wrapcheck // as above
+	p := page.New(c.Out, c.width())
+	table(p)
+	return p.Flush() //nolint:wrapcheck // as above
 }
 
 // ShowNone prints that nothing was found: value for programs, or a sentence beside what is printed.
@@ -83,12 +100,15 @@ func (c *CLI) ShowNone(o Output, value any, sentence string) error {
 	return c.Show(o, value, nil, nil)
 }
 
-// Width returns how wide the terminal of the output is.
-func (c *CLI) Width() int {
+// width returns how wide the terminal of the output is, 0 where it is none.
+func (c *CLI) width() int {
 	if out, isFile := c.Out.(*os.File); isFile {
-		if width, _, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
+		if width, _, err := term.GetSize(int(out.Fd())); err == nil {
 			return width
 		}
 	}
-	return text.Narrow
+	return 0
 }
+
+// Width returns how wide text is to be.
+func (c *CLI) Width() int { return cmp.Or(c.width(), text.Narrow) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
@@ -13,6 +14,19 @@ import (
 
 // Named returns how a VirtualCluster is named behind a verb.
 func Named(vc *tenancyv1alpha1.VirtualCluster) string { return vc.Name + " -n " + vc.Namespace }
+
+// VirtualCluster returns the one of that name.
+func VirtualCluster(ctx context.Context, cluster client.Reader, namespace, name string) (*tenancyv1alpha1.VirtualCluster, error) {
+	vc := &tenancyv1alpha1.VirtualCluster{}
+	err := cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, vc)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w in namespace %s: kubectl get virtualclusters -A", err, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting the VirtualCluster: %w", err)
+	}
+	return vc, nil
+}
 
 // VirtualClusters returns all of them.
 func VirtualClusters(ctx context.Context, cluster client.Reader, options ...client.ListOption) ([]tenancyv1alpha1.VirtualCluster, error) {

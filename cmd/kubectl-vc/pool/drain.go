@@ -8,22 +8,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/forecast"
 	"github.com/superpool/superpool/cmd/kubectl-vc/holding"
 	"github.com/superpool/superpool/cmd/kubectl-vc/text"
-	"github.com/superpool/superpool/internal/kubescheduler"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/superclusters"
-	"github.com/superpool/superpool/manifests/profiles"
 )
 
 const (
@@ -40,10 +38,9 @@ const waitsForScheduler = "waiting for vc-scheduler: kubectl -n vc-manager get p
 // draining is how super clusters are drained.
 type draining struct {
 	cli.Waiting
-	dry    cli.DryRun
-	isSure bool
-	// config is the file with the configuration of the namespace scheduler, "" for the one that is shipped.
-	config string
+	dry      cli.DryRun
+	isSure   bool
+	profiles forecast.Profiles
 	// all, oneByOne, each and from are of a maintenance: see rolling.
 	all, oneByOne bool
 	each, from    string
@@ -59,7 +56,7 @@ func (c *verbs) drain() *cobra.Command {
 at all. It waits until condition Drained of the Node is True, and says meanwhile what has not left and why. Where it ends before that the
 super cluster goes on to be drained: drain again waits again, and undrain ends it.
 
-Before it begins it tries in memory, as vc-scheduler simulate --drain does, whether all fits elsewhere, and asks where something does
+Before it begins it tries in memory, as kubectl vc simulate --drain does, whether all fits elsewhere, and asks where something does
 not, which would stay until there is room. With --dry-run it prints what would come of it, and ends with exit code 3 where something of
 the super cluster does not. Name the configuration of the namespace scheduler where vc-scheduler has another one than is shipped.
 
@@ -73,27 +70,46 @@ Your kubeconfig must allow to get, list and patch nodes, and to list namespacepl
   kubectl vc drain r1 --timeout=2h
   kubectl vc drain --all --one-by-one --each './upgrade.sh $SUPERCLUSTER'`,
 		Args: func(_ *cobra.Command, args []string) error { return d.check(args) },
-		RunE: func(command *cobra.Command, args []string) error {
-			cluster, _, err := c.Connect()
-			if err != nil {
-				return err
-			}
-			if d.all {
-				return c.rolling(command.Context(), cluster, &d)
-			}
-			return c.drainOne(command.Context(), cluster, args[0], &d)
-		},
+		RunE: func(command *cobra.Command, args []string) error { return c.runDrain(command.Context(), args, &d) },
 	})
 	d.AddFlagsFor(command.Flags(), drainTimeout)
 	d.dry.AddFlags(command.Flags())
 	command.Flags().BoolVarP(&d.isSure, "yes", "y", false, "do not try what would come of it, and do not ask")
-	command.Flags().StringVar(&d.config, "namespace-scheduler-config", "", "file with the configuration that vc-scheduler has of that name")
+	d.profiles.AddFlags(command.Flags())
 	command.Flags().BoolVar(&d.all, "all", false, "drain all super clusters: with --one-by-one and --each")
 	command.Flags().BoolVar(&d.oneByOne, "one-by-one", false, "drain the next one when the one before is Ready again")
 	command.Flags().StringVar(&d.each, "each", "", "command that sh runs while a super cluster is empty")
 	command.Flags().StringVar(&d.from, "from", "", "super cluster to go on with, which may be drained")
 	_ = command.RegisterFlagCompletionFunc("from", c.SuperClusters()) // the flag is there
 	return command
+}
+
+// runDrain drains one super cluster, or all.
+func (c *verbs) runDrain(ctx context.Context, args []string, d *draining) error {
+	argument := d.from
+	if len(args) > 0 {
+		argument = args[0]
+	}
+	var name string
+	var err error
+	if argument != "" || !d.all {
+		name, err = cli.SuperCluster(argument)
+	}
+	switch {
+	case err != nil && d.all:
+		return fmt.Errorf("--from: %w", err)
+	case err != nil:
+		return err //nolint:wrapcheck // it says what is wrong
+	}
+	cluster, _, err := c.Connect()
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	if d.all {
+		d.from = name
+		return c.rolling(ctx, cluster, d)
+	}
+	return c.drainOne(ctx, cluster, name, d)
 }
 
 // check says what is wrong with the arguments.
@@ -130,7 +146,7 @@ func (c *verbs) drainOne(ctx context.Context, cluster client.Client, name string
 		return c.drainDry(ctx, cluster, name, d)
 	}
 	if !d.isSure && !superclusters.NodeStateOf(node).Drained {
-		report, err := c.simulated(ctx, cluster, d.config, name)
+		report, err := c.simulated(ctx, cluster, &d.profiles, name)
 		if err != nil {
 			return fmt.Errorf("trying what would come of it: %w; --yes leaves that out", err)
 		}
@@ -170,11 +186,11 @@ func (c *verbs) drainDry(ctx context.Context, cluster client.Client, name string
 	if err != nil {
 		return err
 	}
-	report, err := c.simulated(ctx, cluster, d.config, name)
+	report, err := c.simulated(ctx, cluster, &d.profiles, name)
 	if err != nil {
 		return err
 	}
-	if err := report.Print(c.Out, simulation.Table); err != nil {
+	if err := c.Show(cli.OutputTable, nil, nil, report.Print); err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
 	past := "unchanged"
@@ -190,21 +206,20 @@ func (c *verbs) drainDry(ctx context.Context, cluster client.Client, name string
 }
 
 // simulated returns what would come of a pool if a super cluster of it were drained.
-func (c *verbs) simulated(ctx context.Context, cluster client.Reader, file, name string) (*simulation.Report, error) {
-	config, err := kubescheduler.LoadConfig(file, profiles.NamespaceScheduler)
+func (c *verbs) simulated(ctx context.Context, cluster client.Reader, profiles *forecast.Profiles, name string) (*simulation.Report, error) {
+	cfg, err := profiles.Load()
 	if err != nil {
-		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
+		return nil, err //nolint:wrapcheck // it names the flag
 	}
 	_, _ = fmt.Fprintf(c.ErrOut, "trying in memory what a drain of super cluster %s comes to\n", name) // nobody reads it who has closed it
-	pool, err := simulation.Live(ctx, cluster)
+	pool, err := c.Pool(ctx, cluster)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
 	}
 	if err := pool.Drain(name); err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
-	quiet := klog.NewContext(ctx, logr.Discard())   // what a scheduler logs about objects in memory is about no cluster
-	return simulation.Simulate(quiet, config, pool) //nolint:wrapcheck // as above
+	return forecast.Simulate(ctx, c.CLI, cfg, pool) //nolint:wrapcheck // as above
 }
 
 // staysIn returns what would stay in a super cluster as it fits nowhere else, and how many namespaces have anything there.
@@ -234,7 +249,7 @@ func unfitting(report *simulation.Report, name string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s of super cluster %s would not fit elsewhere, and stay there until there is room:\n  %s\nDrain super cluster %s?",
-		text.Count(len(stays), "namespace", "namespaces"), text.Line(name), strings.Join(listed(stays), "\n  "), text.Line(name))
+		text.Count(len(stays), "namespace", "namespaces"), page.Printable(name), strings.Join(listed(stays), "\n  "), page.Printable(name))
 }
 
 // listed returns the first of some lines, and how many there are besides.

@@ -353,7 +353,7 @@ func TestUnfitting(t *testing.T) {
 	}
 	question := unfitting(report, "r1")
 	require.Equal(t, 13, strings.Count(question, "\n")+1)
-	require.Contains(t, question, "  acme/here waits for cpu=1: no [2Jroom\n")
+	require.Contains(t, question, "  acme/here waits for cpu=1: no\ufffd[2Jroom\n")
 	require.Contains(t, question, "\n  and 2 more\nDrain super cluster r1?")
 }
 

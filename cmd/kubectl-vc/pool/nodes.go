@@ -68,11 +68,15 @@ func (c *verbs) nodeChange(of *nodeChange) *cobra.Command {
 	command := c.OfSuperCluster(&cobra.Command{
 		Use: of.use, Short: of.short, Long: of.long, Example: of.example, Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			name, err := cli.SuperCluster(args[0])
+			if err != nil {
+				return err //nolint:wrapcheck // it says what is wrong
+			}
 			cluster, _, err := c.Connect()
 			if err != nil {
-				return err
+				return err //nolint:wrapcheck // it says what it did
 			}
-			return c.changeOne(command.Context(), cluster, of, args[0], dry)
+			return c.changeOne(command.Context(), cluster, of, name, dry)
 		},
 	})
 	dry.AddFlags(command.Flags())

@@ -19,6 +19,7 @@ import (
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/cmd/kubectl-vc/holding"
 	"github.com/superpool/superpool/cmd/kubectl-vc/text"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
@@ -97,6 +98,14 @@ and, where one is named, holdings.`,
 }
 
 func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) error {
+	asked := ""
+	for _, argument := range args {
+		name, err := cli.SuperCluster(argument)
+		if err != nil {
+			return err //nolint:wrapcheck // it says what is wrong
+		}
+		asked = name
+	}
 	cluster, _, err := c.Connect()
 	if err != nil {
 		return err
@@ -109,7 +118,7 @@ func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) 
 		}
 		named = cli.RootsOf(tenants)
 	}
-	pool, err := simulation.Live(ctx, cluster)
+	pool, err := c.Pool(ctx, cluster)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
@@ -118,14 +127,14 @@ func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) 
 	case len(args) == 0 && len(all) == 0:
 		return c.ShowNone(format, poolReport{SuperClusters: []superCluster{}}, "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster")
 	case len(args) == 0:
-		return c.Show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(page *simulation.Page) { printPool(page, all, format == cli.OutputWide) })
+		return c.Show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(p *page.Page) { printPool(p, all, format == cli.OutputWide) })
 	}
-	at := slices.IndexFunc(all, func(one superCluster) bool { return one.Name == args[0] })
+	at := slices.IndexFunc(all, func(one superCluster) bool { return one.Name == asked })
 	if at < 0 {
-		return noSuperCluster(args[0])
+		return noSuperCluster(asked)
 	}
 	one := all[at : at+1]
-	return c.Show(format, poolReport{SuperClusters: one}, nodeNames(one), func(page *simulation.Page) { printSuperCluster(page, &one[0]) })
+	return c.Show(format, poolReport{SuperClusters: one}, nodeNames(one), func(p *page.Page) { printSuperCluster(p, &one[0]) })
 }
 
 // noSuperCluster is the error where there is none of a name.
@@ -280,12 +289,12 @@ func isMain(name corev1.ResourceName) bool {
 }
 
 // printPool prints a row for each super cluster.
-func printPool(page *simulation.Page, all []superCluster, wide bool) {
+func printPool(p *page.Page, all []superCluster, wide bool) {
 	header := []string{"NAME", "STATUS", "CPU", "MEMORY", "FREE", "NAMESPACES", "TENANTS", "LEAVING"}
 	if wide {
 		header = append(header, "VERSION", "OTHER RESOURCES", "WHY NOTHING NEW")
 	}
-	page.Row(header...)
+	p.Row(header...)
 	for i := range all {
 		one := &all[i]
 		free := one.allocatable.Minus(one.reserved)
@@ -297,7 +306,7 @@ func printPool(page *simulation.Page, all []superCluster, wide bool) {
 		if wide {
 			row = append(row, cmp.Or(one.Version, "-"), cmp.Or(one.others(), "-"), cmp.Or(one.State, "-"))
 		}
-		page.Row(text.Cells(row...)...)
+		p.Row(text.Cells(row...)...)
 	}
 }
 
@@ -313,25 +322,25 @@ func (one *superCluster) others() string {
 }
 
 // printSuperCluster prints who has what in a super cluster, and what waits to leave it.
-func printSuperCluster(page *simulation.Page, one *superCluster) {
-	page.Line("Super cluster %s: %s", text.Line(one.Name), text.Line(strings.Join(append(slices.Clone(one.Status), nonEmpty(one.Version)...), ", ")))
+func printSuperCluster(p *page.Page, one *superCluster) {
+	p.Line("Super cluster %s: %s", page.Printable(one.Name), page.Printable(strings.Join(append(slices.Clone(one.Status), nonEmpty(one.Version)...), ", ")))
 	for _, message := range one.Messages {
-		page.Line("  %s", text.Shortened(message, text.LongestText))
+		p.Line("  %s", text.Shortened(message, text.LongestText))
 	}
-	page.Line("")
-	page.Row("RESOURCE", "RESERVED", "FREE")
+	p.Line("")
+	p.Row("RESOURCE", "RESERVED", "FREE")
 	for _, name := range slices.Sorted(maps.Keys(one.reserved.Plus(one.allocatable))) {
-		page.Row(text.Cells(string(name), share(name, one.reserved, one.allocatable), text.Brief(name, one.allocatable.Minus(one.reserved)[name]))...)
+		p.Row(text.Cells(string(name), share(name, one.reserved, one.allocatable), text.Brief(name, one.allocatable.Minus(one.reserved)[name]))...)
 	}
-	page.Line("")
+	p.Line("")
 	if len(one.Holdings) == 0 {
-		page.Line("Nothing is reserved there.")
+		p.Line("Nothing is reserved there.")
 		return
 	}
-	page.Row("TENANT", "NAMESPACE", "SLICES", "CPU", "MEMORY", "LEAVING")
+	p.Row("TENANT", "NAMESPACE", "SLICES", "CPU", "MEMORY", "LEAVING")
 	for i := range one.Holdings {
 		h := &one.Holdings[i]
-		page.Row(text.Cells(
+		p.Row(text.Cells(
 			cmp.Or(h.Tenant, h.Key), h.Namespace, strconv.Itoa(int(h.Slices)),
 			text.Brief(corev1.ResourceCPU, h.Amounts[corev1.ResourceCPU]), text.Brief(corev1.ResourceMemory, h.Amounts[corev1.ResourceMemory]), cmp.Or(string(h.Reason), "-"),
 		)...)
@@ -341,9 +350,9 @@ func printSuperCluster(page *simulation.Page, one *superCluster) {
 		if h.Reason == "" {
 			continue
 		}
-		page.Line("")
-		page.Line("%s: %s is to leave (%s)", text.Line(h.Name()), text.Amounts(h.Leaves), text.Line(string(h.Reason)))
-		page.Line("  %s", text.Shortened(h.Waits, text.LongestText))
+		p.Line("")
+		p.Line("%s: %s is to leave (%s)", page.Printable(h.Name()), text.Amounts(h.Leaves), page.Printable(string(h.Reason)))
+		p.Line("  %s", text.Shortened(h.Waits, text.LongestText))
 	}
 }
 

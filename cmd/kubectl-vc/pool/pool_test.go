@@ -11,7 +11,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
-	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/test/builders/vctest"
 )
 
@@ -19,10 +19,10 @@ import (
 func TestPool(t *testing.T) {
 	t.Parallel()
 	all := survey(vctest.Pool(), cli.RootsOf(vctest.Tenants()))
-	vctest.Golden(t, "pool.table", vctest.Printed(t, func(page *simulation.Page) { printPool(page, all, false) }))
-	vctest.Golden(t, "pool.wide", vctest.Printed(t, func(page *simulation.Page) { printPool(page, all, true) }))
+	vctest.Golden(t, "pool.table", vctest.Printed(t, func(p *page.Page) { printPool(p, all, false) }))
+	vctest.Golden(t, "pool.wide", vctest.Printed(t, func(p *page.Page) { printPool(p, all, true) }))
 	for i := range all {
-		vctest.Golden(t, "pool."+all[i].Name, vctest.Printed(t, func(page *simulation.Page) { printSuperCluster(page, &all[i]) }))
+		vctest.Golden(t, "pool."+all[i].Name, vctest.Printed(t, func(p *page.Page) { printSuperCluster(p, &all[i]) }))
 	}
 	for _, format := range []cli.Output{cli.OutputJSON, cli.OutputYAML, cli.OutputName} {
 		var out bytes.Buffer

@@ -20,8 +20,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/cmd/kubectl-vc/text"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/placement"
-	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
 )
 
@@ -99,7 +99,7 @@ func (c *verbs) showTenants(ctx context.Context, all bool, format cli.Output) er
 		}
 		return c.ShowNone(format, tenantList{Tenants: []tenantRow{}}, where)
 	}
-	placements, err := simulation.Placements(ctx, cluster)
+	placements, err := c.Placements(ctx, cluster)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
@@ -108,7 +108,7 @@ func (c *verbs) showTenants(ctx context.Context, all bool, format cli.Output) er
 	for i := range rows {
 		names = append(names, cli.Resource+"/"+rows[i].Name)
 	}
-	return c.Show(format, tenantList{Tenants: rows}, names, func(page *simulation.Page) { printTenants(page, rows, all, format == cli.OutputWide, time.Now()) })
+	return c.Show(format, tenantList{Tenants: rows}, names, func(p *page.Page) { printTenants(p, rows, all, format == cli.OutputWide, time.Now()) })
 }
 
 // tenantRows returns tenants sorted by namespace and name, with what they have by their namespaces' placements.
@@ -187,7 +187,7 @@ func of(name corev1.ResourceName, reserved, quota slice.Amounts) string {
 }
 
 // printTenants prints a row for each tenant.
-func printTenants(page *simulation.Page, rows []tenantRow, all, wide bool, now time.Time) {
+func printTenants(p *page.Page, rows []tenantRow, all, wide bool, now time.Time) {
 	header := []string{"NAME", "VERSION", "STATUS", "NAMESPACES", "CPU", "MEMORY", "WAITING", "AGE"}
 	if all {
 		header = slices.Insert(header, 0, "NAMESPACE")
@@ -195,7 +195,7 @@ func printTenants(page *simulation.Page, rows []tenantRow, all, wide bool, now t
 	if wide {
 		header = append(header, "POLICY", "ROOT NAMESPACE")
 	}
-	page.Row(header...)
+	p.Row(header...)
 	for i := range rows {
 		tenant := &rows[i]
 		row := []string{
@@ -209,6 +209,6 @@ func printTenants(page *simulation.Page, rows []tenantRow, all, wide bool, now t
 		if wide {
 			row = append(row, cmp.Or(tenant.policy, "-"), tenant.Key)
 		}
-		page.Row(text.Cells(row...)...)
+		p.Row(text.Cells(row...)...)
 	}
 }

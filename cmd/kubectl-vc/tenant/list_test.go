@@ -16,7 +16,7 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/cmd/kubectl-vc/text"
-	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/builders/vctest"
 )
@@ -25,8 +25,8 @@ import (
 func TestList(t *testing.T) {
 	t.Parallel()
 	rows := tenantRows(vctest.Tenants(), vctest.Placements())
-	vctest.Golden(t, "list.table", vctest.Printed(t, func(page *simulation.Page) { printTenants(page, rows, false, false, vctest.Today) }))
-	vctest.Golden(t, "list.wide", vctest.Printed(t, func(page *simulation.Page) { printTenants(page, rows, true, true, vctest.Today) }))
+	vctest.Golden(t, "list.table", vctest.Printed(t, func(p *page.Page) { printTenants(p, rows, false, false, vctest.Today) }))
+	vctest.Golden(t, "list.wide", vctest.Printed(t, func(p *page.Page) { printTenants(p, rows, true, true, vctest.Today) }))
 	var out bytes.Buffer
 	c := &verbs{&cli.CLI{IOStreams: genericiooptions.IOStreams{Out: &out}}}
 	require.NoError(t, c.Show(cli.OutputJSON, tenantList{Tenants: rows}, nil, nil))
@@ -97,7 +97,7 @@ func TestDescribe(t *testing.T) {
 			lines := tree.Draw(text.Drawing, width)
 			for _, one := range lines {
 				require.LessOrEqual(t, utf8.RuneCountInString(one), width, one)
-				require.Equal(t, text.Line(one), one)
+				require.Equal(t, page.Printable(one), one)
 			}
 			vctest.Golden(t, fmt.Sprintf("describe.%s.%d", vc.Name, width), strings.Join(lines, "\n")+"\n")
 		}

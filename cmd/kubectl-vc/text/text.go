@@ -2,9 +2,9 @@
 package text
 
 import (
-	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/superpool/superpool/internal/page"
 )
 
 const (
@@ -16,20 +16,9 @@ const (
 	LongestText = 800
 )
 
-// Line returns a text as a line for a terminal: some of it is that of a tenant, who may write what moves a cursor, or turns
-// the direction of writing.
-func Line(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return ' '
-		}
-		return r
-	}, text)
-}
-
 // Shortened returns the beginning of a text as a line of that many characters at most.
 func Shortened(text string, most int) string {
-	text = Line(text)
+	text = page.Printable(text)
 	if utf8.RuneCountInString(text) <= most {
 		return text
 	}

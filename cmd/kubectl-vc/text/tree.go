@@ -1,9 +1,10 @@
 package text
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/superpool/superpool/internal/page"
 )
 
 // Branch is a line of a tree with those below it.
@@ -51,7 +52,7 @@ func (b *Branch) drawn(s Strokes, width int, before, beside string) []string {
 	if len(b.below) > 0 {
 		room -= utf8.RuneCountInString(s.beside)
 	}
-	for i, text := range wrapped(Shortened(b.Text, LongestText), max(room, least)) {
+	for i, text := range page.Wrapped(Shortened(b.Text, LongestText), max(room, least)) {
 		switch {
 		case i == 0:
 			lines = append(lines, before+text)
@@ -66,25 +67,6 @@ func (b *Branch) drawn(s Strokes, width int, before, beside string) []string {
 			lines = append(lines, below.drawn(s, width, beside+s.last, beside+s.beneath)...)
 		} else {
 			lines = append(lines, below.drawn(s, width, beside+s.branch, beside+s.beside)...)
-		}
-	}
-	return lines
-}
-
-// wrapped breaks a text into lines at its spaces, and words that are longer than a line anywhere. There is one at least.
-func wrapped(text string, width int) []string {
-	lines := []string{""}
-	for _, word := range strings.Fields(text) {
-		for part := range slices.Chunk([]rune(word), width) {
-			last := &lines[len(lines)-1]
-			switch used := utf8.RuneCountInString(*last); {
-			case used == 0:
-				*last = string(part)
-			case used+1+len(part) <= width:
-				*last += " " + string(part)
-			default:
-				lines = append(lines, string(part))
-			}
 		}
 	}
 	return lines

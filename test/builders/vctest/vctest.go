@@ -18,6 +18,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/test/builders"
@@ -179,12 +180,12 @@ func Tenants() []tenancyv1alpha1.VirtualCluster {
 var Today = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 // Printed returns what a table prints, and holds that no line moves a cursor or ends in spaces.
-func Printed(t *testing.T, table func(*simulation.Page)) string {
+func Printed(t *testing.T, table func(*page.Page)) string {
 	t.Helper()
 	var out bytes.Buffer
-	page := simulation.NewPage(&out)
-	table(page)
-	require.NoError(t, page.Flush())
+	p := page.New(&out, 0)
+	table(p)
+	require.NoError(t, p.Flush())
 	require.NotContains(t, out.String(), "\x1b")
 	require.NotContains(t, out.String(), "\u202e")
 	return out.String()

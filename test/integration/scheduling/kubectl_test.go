@@ -31,7 +31,8 @@ func (w *world) operator(t *testing.T) *operator {
 	const name = "pool-operator"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch"}},
-		{APIGroups: []string{schedulerv1alpha1.GroupVersion.Group}, Resources: []string{"namespaceplacements"}, Verbs: []string{"list"}},
+		{APIGroups: []string{schedulerv1alpha1.GroupVersion.Group}, Resources: []string{"namespaceplacements"}, Verbs: []string{"list", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
 		{APIGroups: []string{tenancyv1alpha1.GroupVersion.Group}, Resources: []string{"virtualclusters"}, Verbs: []string{"get", "list"}},
 	}}
 	binding := &rbacv1.ClusterRoleBinding{
