@@ -31,8 +31,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestArgumentsOfDrain: what names nothing, or too much, is refused before anything is asked.
-func TestArgumentsOfDrain(t *testing.T) {
+// TestArguments: what names nothing, or too much, is refused before anything is asked.
+func TestArguments(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"drain":                       "give the name of one super cluster",
@@ -46,6 +46,14 @@ func TestArgumentsOfDrain(t *testing.T) {
 		"pool r1 r2":         "accepts at most 1 arg(s)",
 		"pool -o jsonpath=x": "give one of wide, json, yaml, name",
 		"cordon":             "accepts 1 arg(s), received 0",
+		"drain pod/r1":       `"pod/r1" names no super cluster: give r1 or node/r1`,
+		"drain --all --one-by-one --each x --from pod/r1": `--from: "pod/r1" names no super cluster`,
+		"undrain node/":              `"node/" names no super cluster`,
+		"pool nodes/r1/r2":           `"nodes/r1/r2" names no super cluster`,
+		"top nodes":                  `invalid argument "nodes" for "kubectl vc top"`,
+		"top tenants super-clusters": "accepts at most 1 arg(s), received 2",
+		"top -o name":                "give one of wide, json, yaml",
+		"top --sort-by pods":         `--sort-by: "pods" is none of cpu, memory, name`,
 	} {
 		var out bytes.Buffer
 		command := NewCommand(genericiooptions.IOStreams{In: &out, Out: &out, ErrOut: &out})

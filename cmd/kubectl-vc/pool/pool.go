@@ -47,7 +47,7 @@ type poolReport struct {
 
 // superCluster is a super cluster, and who has what there.
 type superCluster struct {
-	// SuperCluster has its name, why it takes nothing new, and how much of each cli.Resource is reserved.
+	// SuperCluster has its name, why it takes nothing new, and how much of each resource is reserved.
 	simulation.SuperCluster
 	// Status begins with Ready, NotReady or Missing.
 	Status []string `json:"status"`
@@ -125,7 +125,7 @@ func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) 
 	all := survey(pool, named)
 	switch {
 	case len(args) == 0 && len(all) == 0:
-		return c.ShowNone(format, poolReport{SuperClusters: []superCluster{}}, "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster")
+		return c.ShowNone(format, poolReport{SuperClusters: []superCluster{}}, noSuperClusters)
 	case len(args) == 0:
 		return c.Show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(p *page.Page) { printPool(p, all, format == cli.OutputWide) })
 	}
@@ -136,6 +136,9 @@ func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) 
 	one := all[at : at+1]
 	return c.Show(format, poolReport{SuperClusters: one}, nodeNames(one), func(p *page.Page) { printSuperCluster(p, &one[0]) })
 }
+
+// noSuperClusters is said of an empty pool.
+const noSuperClusters = "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster"
 
 // noSuperCluster is the error where there is none of a name.
 func noSuperCluster(name string) error {
@@ -280,10 +283,10 @@ func share(name corev1.ResourceName, reserved, all slice.Amounts) string {
 	if all[name] == 0 {
 		return text
 	}
-	return fmt.Sprintf("%s %d%%", text, int64(float64(reserved[name])/float64(all[name])*100))
+	return text + " " + percentText(percent(reserved[name], all[name]))
 }
 
-// isMain reports whether a cli.Resource has a column of its own.
+// isMain reports whether a resource has a column of its own.
 func isMain(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 }

@@ -12,7 +12,7 @@ type verbs struct{ *cli.CLI }
 // Commands returns the verbs.
 func Commands(shared *cli.CLI) []*cobra.Command {
 	c := &verbs{shared}
-	commands := []*cobra.Command{c.pool(), c.drain()}
+	commands := []*cobra.Command{c.pool(), c.top(), c.drain()}
 	for _, change := range nodeChanges() {
 		commands = append(commands, c.nodeChange(&change))
 	}

@@ -131,6 +131,9 @@ func TestPoolByKubectl(t *testing.T) {
 		"list":               "tenant - Ready 1/1 100m/100m 100Mi/100Mi",
 		"list -A":            "default tenant - Ready 1/1",
 		"describe tenant":    "by-kubectl: 1 of 1 slice, quota cpu=100m memory=100Mi",
+		"pool node/" + here:  "default/tenant by-kubectl 1 100m 100Mi",
+		"top":                here + " 1 cpu 100 ? 100m 0% 0",
+		"top tenants":        "default/tenant 1/1 cpu 100m 100m 0% 0",
 		"__complete drain r": "r1 r2 :4",
 	} {
 		printed, said, code := o.vc(t, strings.Fields(verb)...)
