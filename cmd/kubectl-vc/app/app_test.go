@@ -50,8 +50,8 @@ func TestArguments(t *testing.T) {
 		"drain --all --one-by-one --each x --from pod/r1": `--from: "pod/r1" names no super cluster`,
 		"undrain node/":              `"node/" names no super cluster`,
 		"pool nodes/r1/r2":           `"nodes/r1/r2" names no super cluster`,
-		"top nodes":                  `invalid argument "nodes" for "kubectl vc top"`,
-		"top tenants super-clusters": "accepts at most 1 arg(s), received 2",
+		"top nodes":                  "give super-clusters, which is the default, or tenants",
+		"top tenants super-clusters": "give super-clusters, which is the default, or tenants",
 		"top -o name":                "give one of wide, json, yaml",
 		"top --sort-by pods":         `--sort-by: "pods" is none of cpu, memory, name`,
 	} {

@@ -31,16 +31,18 @@ func (c *CLI) Doing(what string, do func() error) error {
 
 // Pool reads the state of the pool from the meta cluster.
 func (c *CLI) Pool(ctx context.Context, cluster client.Reader) (pool *simulation.Pool, err error) {
-	return pool, c.Doing("reading virtual Nodes and NamespacePlacements", func() error {
+	err = c.Doing("reading virtual Nodes and NamespacePlacements", func() error {
 		pool, err = simulation.Live(ctx, cluster)
 		return err //nolint:wrapcheck // it says what it did
 	})
+	return pool, err
 }
 
 // Placements reads all NamespacePlacements of the meta cluster, sorted by tenant and name.
 func (c *CLI) Placements(ctx context.Context, cluster client.Reader) (placements []*schedulerv1alpha1.NamespacePlacement, err error) {
-	return placements, c.Doing("reading NamespacePlacements", func() error {
+	err = c.Doing("reading NamespacePlacements", func() error {
 		placements, err = simulation.Placements(ctx, cluster)
 		return err //nolint:wrapcheck // it says what it did
 	})
+	return placements, err
 }

@@ -50,10 +50,11 @@ func (p *Profiles) Load() (*config.KubeSchedulerConfiguration, error) {
 
 // Simulate places all that waits in a pool.
 func Simulate(ctx context.Context, c *cli.CLI, cfg *config.KubeSchedulerConfiguration, pool *simulation.Pool) (report *simulation.Report, err error) {
-	return report, c.Doing(trying(pool), func() error {
+	err = c.Doing(trying(pool), func() error {
 		report, err = simulation.Simulate(quiet(ctx), cfg, pool)
 		return err //nolint:wrapcheck // it says what was simulated
 	})
+	return report, err //nolint:wrapcheck // as above
 }
 
 // trying says what is being tried.

@@ -51,7 +51,7 @@ func (b *bench) run(t *testing.T, args ...string) error {
 	return root.ExecuteContext(t.Context())
 }
 
-// metaCluster returns one in memory: in r1 and r2 is too little for batch of acme, and stuck of beta is drained.
+// metaCluster returns one in memory.
 func metaCluster(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()

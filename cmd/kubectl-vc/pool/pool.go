@@ -279,11 +279,11 @@ func messagesOf(node *corev1.Node) (messages []string) {
 
 // share returns what is reserved of what there is, and how much that is of a hundred.
 func share(name corev1.ResourceName, reserved, all slice.Amounts) string {
-	text := text.Brief(name, reserved[name]) + "/" + text.Brief(name, all[name])
+	of := text.Brief(name, reserved[name]) + "/" + text.Brief(name, all[name])
 	if all[name] == 0 {
-		return text
+		return of
 	}
-	return text + " " + percentText(percent(reserved[name], all[name]))
+	return of + " " + percentText(percent(reserved[name], all[name]))
 }
 
 // isMain reports whether a resource has a column of its own.

@@ -129,8 +129,13 @@ allocatable, there or in the whole pool. Your kubeconfig must allow to list node
 
 Figures are rounded down, and of cpu and memory; -o wide has those of all resources, and GUARANTEED. -o json and -o yaml have them exactly, in
 .superClusters[] and .all, or in .tenants[].`,
-		Example:   "  kubectl vc top\n  kubectl vc top tenants --sort-by memory\n  kubectl vc top -o wide",
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		Example: "  kubectl vc top\n  kubectl vc top tenants --sort-by memory\n  kubectl vc top -o wide",
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) > 1 || cobra.OnlyValidArgs(command, args) != nil {
+				return fmt.Errorf("give %s, which is the default, or %s", ofSuperClusters, ofTenants)
+			}
+			return nil
+		},
 		ValidArgs: []string{ofSuperClusters, ofTenants},
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.runTop(command.Context(), len(args) > 0 && args[0] == ofTenants, &t)

@@ -50,8 +50,8 @@ func (c *verbs) showTenant(ctx context.Context, name string) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
-	text := strings.Join(tenantTree(vc, placements, time.Now()).Draw(text.StrokesOf(os.Getenv), c.Width()), "\n")
-	_, err = fmt.Fprintln(c.Out, text)
+	tree := strings.Join(tenantTree(vc, placements, time.Now()).Draw(text.StrokesOf(os.Getenv), c.Width()), "\n")
+	_, err = fmt.Fprintln(c.Out, tree)
 	return err //nolint:wrapcheck // it says what it did
 }
 
