@@ -65,8 +65,7 @@ func TestCommandRefuses(t *testing.T) {
 		},
 		{name: "no profiles of pods", args: []string{meta, "--pod-scheduler-config=/does/not/exist"}, want: "--pod-scheduler-config: reading the scheduler configuration: "},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(tc.name, func(t *testing.T) { // one by one: a process runs the program once
 			command := NewCommand()
 			command.SetArgs(append(tc.args, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false"))
 			require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
