@@ -1,7 +1,7 @@
 // Package simulation places namespaces over super clusters in memory, by the namespace scheduler's own code, and says
-// what comes out: where slices go, how full super clusters are, and what does not fit and why. vc-scheduler simulate
-// reads the pool from files, and vc-scheduler explain from the meta cluster. Nothing is written. vc-scheduler rebalance
-// reads and prints as they do.
+// what comes out: where slices go, how full super clusters are, and what does not fit and why. kubectl vc simulate reads
+// the pool from files or the meta cluster, and kubectl vc explain from the meta cluster. Nothing is written. kubectl vc
+// drain, rebalance, pool and top read as they do.
 package simulation
 
 import (
@@ -312,11 +312,10 @@ func utilisationOf(used, allocatable slice.Amounts) []Utilisation {
 	rows := []Utilisation{}
 	for _, name := range used.Plus(allocatable).Names() {
 		d := slice.DimensionOf(name)
-		row := Utilisation{Resource: name, Used: d.Quantity(used[name]).String(), Allocatable: d.Quantity(allocatable[name]).String(), Percent: -1}
-		if allocatable[name] > 0 {
-			row.Percent = int64(float64(used[name]) / float64(allocatable[name]) * 100)
-		}
-		rows = append(rows, row)
+		rows = append(rows, Utilisation{
+			Resource: name, Used: d.Quantity(used[name]).String(), Allocatable: d.Quantity(allocatable[name]).String(),
+			Percent: slice.Percent(used[name], allocatable[name]),
+		})
 	}
 	return rows
 }
