@@ -61,7 +61,7 @@ func (t *Trials) Try(ctx context.Context, node *corev1.Node, placements []*sched
 		outcomes[i].Placement = np
 	}
 	var changed []client.Object
-	for _, i := range (&Rehearsal{Placements: placements}).order() {
+	for _, i := range (&Rehearsal{Placements: placements}).Order() {
 		var err error
 		if outcomes[i], err = t.stage.try(ctx, placements[i]); err != nil {
 			return nil, fmt.Errorf("placing %s: %w", client.ObjectKeyFromObject(placements[i]), err)
