@@ -38,10 +38,17 @@ type cli struct {
 	flags *genericclioptions.ConfigFlags
 }
 
-// Commands returns the verbs. flags reach the meta cluster.
-func Commands(streams genericiooptions.IOStreams, flags *genericclioptions.ConfigFlags, _ cobra.CompletionFunc) []*cobra.Command {
+// Commands returns the verbs. flags reach the meta cluster, and superClusters completes the names of super clusters.
+func Commands(streams genericiooptions.IOStreams, flags *genericclioptions.ConfigFlags, superClusters cobra.CompletionFunc) []*cobra.Command {
 	c := &cli{IOStreams: streams, flags: flags}
-	return []*cobra.Command{c.join()}
+	leave := c.leave()
+	leave.ValidArgsFunction = func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return superClusters(command, args, prefix)
+	}
+	return []*cobra.Command{c.join(), leave}
 }
 
 // cluster is one that is reached, as an administrator does.
