@@ -27,6 +27,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/install"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/version"
 )
@@ -72,6 +73,7 @@ how full super clusters are, and empties them. What kubectl does is not here: ku
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others
 	})
 	command.AddCommand(c.create(), c.delete(), c.kubeconfig(), c.exec(), c.list(), c.describe(), c.pool(), c.drain())
+	command.AddCommand(install.Commands(streams, c.flags, c.superClusters())...)
 	for _, change := range changes() {
 		command.AddCommand(c.change(&change))
 	}

@@ -48,7 +48,7 @@ func Commands(streams genericiooptions.IOStreams, flags *genericclioptions.Confi
 		}
 		return superClusters(command, args, prefix)
 	}
-	return []*cobra.Command{c.init(), c.join(), leave}
+	return []*cobra.Command{c.check(), c.init(), c.join(), leave}
 }
 
 // cluster is one that is reached, as an administrator does.
