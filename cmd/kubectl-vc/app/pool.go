@@ -137,7 +137,7 @@ func (c *cli) showPool(ctx context.Context, args []string, format output) error 
 	all := survey(pool, named)
 	switch {
 	case len(args) == 0 && len(all) == 0:
-		return c.showNone(format, poolReport{SuperClusters: []superCluster{}}, "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster")
+		return c.showNone(format, poolReport{SuperClusters: []superCluster{}}, "There are no super clusters: kubectl vc join makes one of a cluster")
 	case len(args) == 0:
 		return c.show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(page *simulation.Page) { printPool(page, all, format == outputWide) })
 	}
