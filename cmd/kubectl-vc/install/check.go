@@ -324,25 +324,57 @@ func (f *findings) deployments(ctx context.Context, objects []*unstructured.Unst
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		check := object.GetName()
-		deployment := &appsv1.Deployment{}
-		err := f.cluster.Get(ctx, client.ObjectKeyFromObject(object), deployment)
-		switch all, says := availability(deployment); {
-		case apierrors.IsNotFound(err) && check == "vc-manager":
-			f.good(check, "it is not there: all tenants are imported")
-		case apierrors.IsNotFound(err):
-			f.bad(check, setUp, "it is not there. Where component manifests/shards makes a StatefulSet of it, look at that")
-		case err != nil:
-			return fmt.Errorf("reading Deployment %s: %w", check, err)
-		case deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == 0:
-			f.good(check, "0 replicas: it runs elsewhere")
-		case !all:
-			f.bad(check, "kubectl -n "+object.GetNamespace()+" describe pods -l app.kubernetes.io/name="+check, "%s", says)
-		default:
-			f.good(check, "%s, of image %s", says, deployment.Spec.Template.Spec.Containers[0].Image)
+		if err := f.program(ctx, f.cluster, object.GetName(), object.GetName(), setUp); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// program looks whether a program of ours runs in the meta cluster. mend makes it where it is not there.
+func (f *findings) program(ctx context.Context, meta *cluster, check, name, mend string) error {
+	found, err := workload(ctx, meta, types.NamespacedName{Namespace: tenancyv1alpha1.ManagerNamespace, Name: name})
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		if name == "vc-manager" {
+			f.good(check, "it is not there: all tenants are imported")
+		} else {
+			f.bad(check, mend, "it is not there")
+		}
+		return nil
+	}
+	switch all, says := availability(found); {
+	case found.Spec.Replicas != nil && *found.Spec.Replicas == 0:
+		f.good(check, "0 replicas: it runs elsewhere")
+	case !all:
+		f.bad(check, "kubectl -n "+tenancyv1alpha1.ManagerNamespace+" describe pods", "%s", says)
+	default:
+		f.good(check, "%s, of image %s", says, found.Spec.Template.Spec.Containers[0].Image)
+	}
+	return nil
+}
+
+// workload returns a Deployment, or as one the StatefulSet in the place of it that component manifests/shards makes, nil
+// for neither.
+func workload(ctx context.Context, meta *cluster, key types.NamespacedName) (*appsv1.Deployment, error) {
+	found := &appsv1.Deployment{}
+	err := meta.Get(ctx, key, found)
+	if !apierrors.IsNotFound(err) {
+		return found, err //nolint:wrapcheck // it says what it did
+	}
+	sharded := &appsv1.StatefulSet{}
+	if err := meta.Get(ctx, key, sharded); err != nil {
+		return nil, client.IgnoreNotFound(err) //nolint:wrapcheck // as above
+	}
+	status := &sharded.Status
+	return &appsv1.Deployment{
+		ObjectMeta: sharded.ObjectMeta, Spec: appsv1.DeploymentSpec{Replicas: sharded.Spec.Replicas, Template: sharded.Spec.Template},
+		Status: appsv1.DeploymentStatus{
+			ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas, UpdatedReplicas: status.UpdatedReplicas, AvailableReplicas: status.AvailableReplicas,
+		},
+	}, nil
 }
 
 // checkSuper looks at a super cluster, or at a cluster that is to become one.
@@ -377,7 +409,8 @@ func checkSuper(ctx context.Context, k *kubeconfig, super, meta *cluster, server
 		return nil, err
 	}
 	if id == "" {
-		return f.list, f.controllers(ctx)
+		err := f.controllers(ctx)
+		return f.list, err
 	}
 	again := rejoin + " " + id + " " + k.flags()
 	for _, look := range []func(context.Context, string) error{f.tokens, f.podSecurity} {
@@ -385,7 +418,11 @@ func checkSuper(ctx context.Context, k *kubeconfig, super, meta *cluster, server
 			return nil, err
 		}
 	}
-	return f.list, f.virtualNode(ctx, meta, id)
+	if err := f.program(ctx, meta, "syncer", "vc-syncer-"+id, again); err != nil {
+		return nil, err
+	}
+	err = f.virtualNode(ctx, meta, id)
+	return f.list, err
 }
 
 // owner looks whose a super cluster is. id is "" where it has none.

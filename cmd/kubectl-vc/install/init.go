@@ -262,5 +262,5 @@ func availability(deployment *appsv1.Deployment) (all bool, says string) {
 	}
 	status := &deployment.Status
 	all = status.ObservedGeneration >= deployment.Generation && status.UpdatedReplicas == wanted && status.AvailableReplicas == wanted && status.Replicas == wanted
-	return all, fmt.Sprintf("deployment %s: %d of %d replicas are available", deployment.Name, min(status.AvailableReplicas, status.UpdatedReplicas), wanted)
+	return all, fmt.Sprintf("%d of %d replicas of %s are available", min(status.AvailableReplicas, status.UpdatedReplicas), wanted, deployment.Name)
 }

@@ -213,7 +213,7 @@ func TestAvailability(t *testing.T) {
 	} {
 		all, says := availability(test.deployment)
 		require.Equal(t, test.want, all, name)
-		require.Contains(t, says, "of 2 replicas are available")
+		require.Contains(t, says, "of 2 replicas of d are available")
 	}
 }
 

@@ -67,8 +67,8 @@ waits until the virtual Node is Ready. The address in the kubeconfig must reach 
 
 With --out it writes what is for the meta cluster into DIR/cluster_ID in the place of applying it, and with -o yaml it prints that:
 both hold credentials. A cluster that another pool has is refused before anything is written. Run again it finishes what was begun,
-and brings everything to the manifests of this version; credentials stay. Delete Secret syncer-token or vc-scheduler-token of
-superpool-system, and run it again, for another one.`,
+and brings everything to the manifests of this version; credentials stay. For others delete Secret syncer-token or
+vc-scheduler-token of superpool-system first: the old one ends at once, and a syncer reads the new one within two minutes.`,
 		Example: `  kubectl vc join r1 --super-kubeconfig r1.kubeconfig
   kubectl vc join r1 --super-kubeconfig r1.kubeconfig --dry-run=server
   kubectl vc join r1 --super-kubeconfig r1.kubeconfig --out pool`,

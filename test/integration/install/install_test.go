@@ -255,8 +255,8 @@ func TestInstall(t *testing.T) {
 	require.NoError(t, w.inMeta.Patch(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "vc-manager"}},
 		client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 0}}`))))
 	require.Equal(t, map[string]string{
-		"meta vc-scheduler": "kubectl -n vc-manager describe pods -l app.kubernetes.io/name=vc-scheduler",
-		"super address":     "give a kubeconfig with an address that the meta cluster's pods reach",
+		"meta vc-scheduler": "kubectl -n vc-manager describe pods", "super syncer": "kubectl -n vc-manager describe pods",
+		"super address": "give a kubeconfig with an address that the meta cluster's pods reach",
 	}, w.failed(t, "check SUPER"), "no kubelet runs Deployments here")
 	w.refuses(t, "init", `set .spec.replicas: kubectl vc init --force-conflicts takes that over`)
 	w.refuses(t, "join r2 SUPER", `is super cluster "r1"`)
