@@ -59,7 +59,7 @@ metadata:
   labels: {scheduler.tenancy.x-k8s.io/joined: "%[2]s"}
 spec:
   controlPlaneEndpoint:
-    host: "%[4]s"
+    host: %[4]q
     port: %[5]d
 `
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -131,6 +132,9 @@ func (c *cli) runJoin(ctx context.Context, j *joining) error {
 	meta, namespace, err := c.meta(ctx)
 	if err != nil {
 		return err
+	}
+	if len(validation.IsDNS1123Label(namespace)) > 0 {
+		return fmt.Errorf("namespace %q is not a DNS label", namespace)
 	}
 	r := &registration{id: j.id, namespace: namespace, place: place, tokens: map[string]string{}, values: j.values()}
 	if err := errors.Join(j.owned(ctx, super, meta, j.id), j.fits(ctx, meta, r)); err != nil {

@@ -277,6 +277,7 @@ func metaKinds(namespace string) []kindIn {
 	const manager = tenancyv1alpha1.ManagerNamespace
 	kinds := []kindIn{
 		{appsv1.SchemeGroupVersion.WithKind("Deployment"), manager},
+		{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), manager}, // by component manifests/shards
 		{rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ""},
 		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), manager},
 		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), manager},
@@ -346,7 +347,12 @@ func (c *cli) leaveMeta(ctx context.Context, meta *cluster, l *leaving, register
 			return err
 		}
 	}
-	return nil
+	name := "vc-syncer-" + l.id
+	left, err := workload(ctx, meta, types.NamespacedName{Namespace: tenancyv1alpha1.ManagerNamespace, Name: name})
+	if err == nil && left != nil && left.Labels[schedulerv1alpha1.LabelJoined] != l.id {
+		c.say("warning: %s has no mark of join, and stays: kubectl -n %s delete deployment,statefulset %s", name, tenancyv1alpha1.ManagerNamespace, name)
+	}
+	return err
 }
 
 // leaveSuper removes from a super cluster what join applied there, its id last: by that it is found when this is run
