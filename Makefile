@@ -29,7 +29,7 @@ COMMANDS := $(notdir $(wildcard cmd/*))
 
 CLUSTER_TOOLS := etcd etcdctl etcdutl kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 # What real nodes need besides: programs of the node, and what runs in containers.
-NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs regression-issue-74839 sample-apiserver coredns metrics-server local-path-provisioner image
+NODE_TOOLS    := kubelet kube-proxy pause agnhost nonewprivs regression-issue-74839 sample-apiserver coredns metrics-server local-path-provisioner image registry
 REALNODES_TOOLS := $(filter-out kwok,$(CLUSTER_TOOLS)) $(NODE_TOOLS)
 # Our own programs that are part of beds, not of what is installed.
 BED_PROGRAMS  := bin/controlplane bin/nftpolicy
@@ -358,7 +358,7 @@ bin/regression-issue-74839: hack/tools/go.mod | bin
 	@cd hack/tools && ../gobuild.sh "$(@F)" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$(@F)" k8s.io/kubernetes/test/images/$(@F)
 	@touch $@
 
-bin/pause bin/image: bin/%: hack/realnodes/go.mod hack/realnodes/pause/main.go hack/realnodes/image/main.go | bin
+bin/pause bin/image bin/registry: bin/%: hack/realnodes/go.mod $(wildcard hack/realnodes/*/main.go) | bin
 	@cd hack/realnodes && ../gobuild.sh "$*" $(GO) build -v -ldflags '-s -w' -o "$(BIN)/$*" ./$*
 	@touch $@
 

@@ -13,9 +13,8 @@ DEPLOYMENT=$OUT/test-1.yaml
 [[ -s $OUT/pids/syncer-r1 ]] || { echo "realnodes-demo: the bed does not run: make realnodes starts it" >&2; exit 1; }
 trap on_exit EXIT
 cd "$OUT"
-# The bed has no registry to pull from. sleep as process 1 ignores SIGTERM, so pods would end only after their grace
-# period.
-sed -e "s|image: .*|image: $(image_name agnhost)|" -e 's|Policy: Always|Policy: IfNotPresent|' -e 's|sleep 1000000|exec /agnhost pause|' \
+# sleep as process 1 ignores SIGTERM, so pods would end only after their grace period.
+sed -e "s|image: .*|image: $(image_name agnhost)|" -e 's|sleep 1000000|exec /agnhost pause|' \
   "$ROOT/manifests/samples/tenant/deployment.yaml" >"$DEPLOYMENT"
 experiment
 DONE=true

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs the images of containers on real nodes into bin/images: NAME.tar for `ctr images import`, and NAME.name with the
-# first of its names, for pods. Packs again only what is older than its programs. The tags of test images are read from
+# Packs the images of containers on real nodes into bin/images: NAME, a folder that bin/registry serves, and NAME.name
+# with the first of its names, for pods. Packs again only what is older than its programs. The tags of test images are read from
 # Kubernetes' own list. Writes the rows of hack/lib/packages.sh whose programs the images lack to bin/images/missing,
 # which the conformance runner reads.
 #
@@ -33,20 +33,21 @@ expected() {
 # pack NAME IMAGE[,IMAGE...] FLAG... -- ENTRY...: packs one image under all these names, with flags and entries of
 # bin/image.
 pack() {
-  local name=$1 image=$2 arguments=$* flags=() entry fresh=true
+  local name=$1 image=$2 arguments=$* flags=() entry index fresh=true
   shift 2
   while [[ $1 != -- ]]; do
     flags+=("$1")
     shift
   done
   shift
-  [[ -s $OUT/$name.tar && -s $OUT/$name.name && $(cat "$OUT/$name.arguments" 2>/dev/null) == "$arguments" && ! $BIN/image -nt $OUT/$name.tar && ! ${BASH_SOURCE[0]} -nt $OUT/$name.tar ]] || fresh=false
+  index=$OUT/$name/index.json
+  [[ -s $index && -s $OUT/$name.name && $(cat "$OUT/$name.arguments" 2>/dev/null) == "$arguments" && ! $BIN/image -nt $index && ! ${BASH_SOURCE[0]} -nt $index ]] || fresh=false
   for entry in "$@"; do
-    [[ $entry == *"=>"* || ! ${entry%%=*} -nt $OUT/$name.tar ]] || fresh=false
+    [[ $entry == *"=>"* || ! ${entry%%=*} -nt $index ]] || fresh=false
   done
   ! $fresh || return 0
   echo "images: $image"
-  "$BIN/image" -out "$OUT/$name.tar" -name "$image" "${flags[@]}" "$@"
+  "$BIN/image" -out "$OUT/$name" -name "$image" "${flags[@]}" "$@"
   echo "${image%%,*}" >"$OUT/$name.name"
   echo "$arguments" >"$OUT/$name.arguments"
 }

@@ -34,6 +34,6 @@ TENANTS=("${IMPORTED[@]}" "$PROVISIONED")
 CLUSTERS=(meta "${SUPERS[@]}" "${IMPORTED[@]}")
 # The nodes: ID is node-1 of cluster ID, ID-2 its node-2.
 NODES=(r1 r1-2 r2 meta)
-for part in network clusters cgroups nodes agents storage manager machine; do
+for part in network registry clusters cgroups nodes agents storage manager machine; do
   source "$HERE/lib/$part.sh"
 done

@@ -19,6 +19,7 @@ start_again() {
     kubelet-*) start_kubelet "${name#kubelet-}" ;;
     kube-proxy-*) start_kube_proxy "${name#kube-proxy-}" ;;
     nftpolicy-*) start_policy_enforcer "${name#nftpolicy-}" ;;
+    registry) start_registry ;;
     *) start_program "$name" && wait_ready "$name" ;;
   esac
 }

@@ -45,13 +45,14 @@ set_up_machine() {
   step "Make certificates, a bridge with $HOST_IP, and one network namespace per node"
   make_shared_pki
   start_network
+  start_registry
 }
 
 # prepare_node ID: starts the parts of a node that need no API server.
 prepare_node() {
   start_node "$1"
   start_containerd "$1"
-  import_images "$1"
+  pull_images "$1"
 }
 
 join_node() {
@@ -188,10 +189,10 @@ set_up_metrics() {
 # set_up_policy: the shipped TenantPolicy, but for what the bed lacks and what Kubernetes' conformance tests use, and
 # another one for a tenant that the nodes are not protected from.
 set_up_policy() {
-  step "Change the TenantPolicy: no registry has the images of the nodes, tests use node ports, and there are volumes"
+  step "Change the TenantPolicy: tests use node ports, and there are volumes"
   act kubectl --kubeconfig meta.kubeconfig patch tenantpolicy default --type=merge \
     --patch '{"spec":{
-      "pods":{"imagePull":"AsRequested","storageClasses":["local-path"],
+      "pods":{"storageClasses":["local-path"],
         "volumes":["configMap","secret","downwardAPI","projected","emptyDir","image","persistentVolumeClaim","ephemeral"]},
       "limits":{"nodePorts":100,"persistentVolumeClaims":100,"storage":"100Gi"}}}'
   act kubectl --kubeconfig meta.kubeconfig apply -f "$HERE/trusted.yaml"
@@ -200,7 +201,7 @@ set_up_policy() {
 [[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }
 "$HERE/check.sh" --bed || exit
 for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause \
-  etcdctl etcdutl kubectl-vc vc-manager vc-scheduler syncer vn-agent controlplane nftpolicy; do
+  etcdctl etcdutl registry kubectl-vc vc-manager vc-scheduler syncer vn-agent controlplane nftpolicy; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
 done
 [[ -s $IMAGES/pause.name ]] || { echo "realnodes: bin/images is missing: make realnodes makes it" >&2; exit 1; }
@@ -226,6 +227,6 @@ echo "Use it with:"
 for name in "${CLUSTERS[@]}" "$PROVISIONED"; do
   echo "  $BIN/kubectl --kubeconfig $OUT/$name.kubeconfig ..."
 done
-echo "Images that pods can name: $(for name in $(images_of r1); do image_name "$name"; done | xargs)"
+echo "Registry: $REGISTRY, and below $REGISTRY/private/ for $(cat "$OUT/registry.credentials"). Images that pods can name: $(for name in $(images_of r1); do image_name "$name"; done | xargs)"
 echo "A shell in a node: hack/realnodes/node.sh r1"
 echo "Logs: $OUT/logs. Remove it all: make realnodes-down"

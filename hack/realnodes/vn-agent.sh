@@ -17,8 +17,7 @@ mode=${1:-$before}
 [[ $mode == "$before" ]] || touch "$OUT/vn-agent-changes"
 echo "$mode" >"$OUT/vn-agent-mode"
 for id in "${NODES[@]}"; do
-  [[ $id != meta ]] || continue
-  in_node "$id" ctr -n k8s.io images import "$IMAGES/vn-agent.tar" >/dev/null
+  [[ $id == meta ]] || pull_image "$id" vn-agent
 done
 for id in "${SUPERS[@]}"; do
   deploy_vn_agent "$id" "$mode"

@@ -21,13 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,15 +56,9 @@ type Options struct {
 	// process runs in.
 	MetaKubeconfig         string
 	SuperClusterKubeconfig string
-	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease, "" means
-	// vc-manager, and superpool-system without a pool.
-	LeaderElect          bool
-	LeaderElectNamespace string
-	// LeaseDuration is how long after its last renewal the leader is taken for lost, RenewDeadline how long it tries to
-	// renew before it ends, and RetryPeriod how often all look.
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// Shard is the part of the tenants that this process syncs.
-	Shard leadership.Shard
+	// Election is how replicas elect a leader. Its namespace "" means vc-manager, and superpool-system without a pool; its
+	// shard is the part of the tenants that this process syncs.
+	Election leadership.Options
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
@@ -98,11 +90,7 @@ func NewOptions() (*Options, error) {
 		return nil, err
 	}
 	return &Options{
-		LeaderElect:            true,
-		LeaseDuration:          4 * time.Second,
-		RenewDeadline:          3 * time.Second,
-		RetryPeriod:            500 * time.Millisecond,
-		Shard:                  leadership.Shard{Count: 1},
+		Election:               leadership.NewOptions(""),
 		MetricsBindAddress:     ":8443",
 		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
@@ -120,12 +108,8 @@ func NewOptions() (*Options, error) {
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.MetaKubeconfig, "meta-kubeconfig", o.MetaKubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that syncer runs in. Without the feature SuperClusterPooling it is the super cluster")
 	flags.StringVar(&o.SuperClusterKubeconfig, "super-cluster-kubeconfig", o.SuperClusterKubeconfig, "kubeconfig file of the super cluster; default: the service account of the pod that syncer runs in")
-	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
-	flags.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Lease; default vc-manager, without the feature SuperClusterPooling superpool-system")
-	flags.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", o.LeaseDuration, "how long after its last renewal of the Lease the leader is taken for lost, by replicas that wait to take its place")
-	flags.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", o.RenewDeadline, "how long the leader tries to renew the Lease before it ends; shorter than --leader-elect-lease-duration. The meta cluster may be away for as long")
-	flags.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", o.RetryPeriod, "how often the leader renews the Lease, and the others look at it")
-	flags.Var(&o.Shard, "shard", "sync one shard of the tenants, "+leadership.ShardUsage+". More than one needs the feature SuperClusterPooling")
+	o.Election.AddFlags(flags, "; default vc-manager, without the feature SuperClusterPooling superpool-system")
+	flags.Var(&o.Election.Shard, "shard", "sync one shard of the tenants, "+leadership.ShardUsage+". More than one needs the feature SuperClusterPooling")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
@@ -148,7 +132,7 @@ func (o *Options) Validate() error {
 	case !pooled && o.MetaKubeconfig != "":
 		errs = append(errs, errors.New("--meta-kubeconfig is that of a pool: set --feature-gates=SuperClusterPooling=true, or leave it out, where the super cluster itself holds the VirtualClusters"))
 	}
-	errs = append(errs, o.validateElection(), o.validateShard())
+	errs = append(errs, o.Election.Validate(), o.validateShard())
 	if o.ConcurrentSyncs < 2 {
 		errs = append(errs, fmt.Errorf("--concurrent-syncs %d: use 2 or more, of which one tenant has half", o.ConcurrentSyncs))
 	}
@@ -169,25 +153,10 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateElection returns an error for times by which two replicas would lead at once.
-func (o *Options) validateElection() error {
-	if o.LeaderElect && o.LeaseDuration%time.Second != 0 { // of which a Lease has whole ones
-		return fmt.Errorf("--leader-elect-lease-duration %s: use whole seconds", o.LeaseDuration)
-	}
-	if !o.LeaderElect || o.LeaseDuration > o.RenewDeadline && o.RetryPeriod > 0 && o.RenewDeadline > time.Duration(leaderelection.JitterFactor*float64(o.RetryPeriod)) {
-		return nil
-	}
-	return fmt.Errorf("--leader-elect-lease-duration %s, --leader-elect-renew-deadline %s, --leader-elect-retry-period %s: use a deadline that is shorter than the duration, and more than %g times the period",
-		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod, leaderelection.JitterFactor)
-}
-
-// validateShard returns an error for a shard that cannot be used.
+// validateShard returns an error for a shard where there is no pool.
 func (o *Options) validateShard() error {
-	if err := o.Shard.Validate(o.LeaderElect); err != nil {
-		return fmt.Errorf("--shard: %w", err)
-	}
-	if o.Shard.Count > 1 && !o.Gate.Enabled(features.SuperClusterPooling) {
-		return fmt.Errorf("--shard %s: without the feature SuperClusterPooling the leader does all, use 0/1", &o.Shard)
+	if shard := &o.Election.Shard; shard.Count > 1 && !o.Gate.Enabled(features.SuperClusterPooling) {
+		return fmt.Errorf("--shard %s: without the feature SuperClusterPooling the leader does all, use 0/1", shard)
 	}
 	return nil
 }
@@ -252,9 +221,9 @@ func Run(ctx context.Context, options *Options) error {
 		return err
 	}
 	if !pooled {
-		options.Shard = leadership.Shard{} // there is no pool to be split
+		options.Election.Shard = leadership.Shard{} // there is no pool to be split
 	}
-	fence, lock, err := newElection(options, meta, identity)
+	fence, lock, err := options.election().NewLock(meta, identity.Lock())
 	if err != nil {
 		return err
 	}
@@ -284,7 +253,7 @@ func Run(ctx context.Context, options *Options) error {
 	}
 	superClusterSyncer, err := syncer.New(ctx, mgr, syncer.Options{
 		Identity: identity, Super: super, Single: !pooled, PodSecurityLevel: options.PodSecurityLevel, PodPatience: options.PodPatience, Metrics: engineMetrics,
-		VNAgent: kind.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress}, Shard: options.Shard, Fence: fence,
+		VNAgent: kind.VNAgent{Port: options.VNAgentPort, Address: options.VNAgentAddress}, Shard: options.Election.Shard, Fence: fence,
 		Engine: engine.Options{Workers: options.ConcurrentSyncs},
 	})
 	if err != nil {
@@ -322,12 +291,15 @@ func (o *Options) kinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// leaseNamespace returns the namespace of the Lease.
-func (o *Options) leaseNamespace() string {
+// election returns how the leader is elected: its Lease carries the super cluster's identity, so that there is one per
+// super cluster and shard.
+func (o *Options) election() *leadership.Options {
+	election := o.Election
 	if o.Gate.Enabled(features.SuperClusterPooling) {
-		return cmp.Or(o.LeaderElectNamespace, "vc-manager")
+		election.Namespace = cmp.Or(election.Namespace, "vc-manager")
 	}
-	return cmp.Or(o.LeaderElectNamespace, "superpool-system")
+	election.Namespace = cmp.Or(election.Namespace, "superpool-system")
+	return &election
 }
 
 // provePodSecurity returns why the super cluster does not enforce the level of Pod Security that is asked for.
@@ -354,20 +326,6 @@ func (o *Options) clusters() (meta, super *rest.Config, err error) {
 	return meta, super, nil
 }
 
-// newElection returns what elects the leader of the shard, nil without an election. Its Lease carries the super
-// cluster's identity, so that there is one leader per super cluster and shard.
-func newElection(options *Options, meta *rest.Config, identity syncer.Identity) (*leadership.Fence, resourcelock.Interface, error) {
-	if !options.LeaderElect {
-		return nil, nil, nil
-	}
-	fence := &leadership.Fence{RenewDeadline: options.RenewDeadline, LeaseDuration: options.LeaseDuration, Clock: clock.RealClock{}}
-	lock, err := fence.NewLock(meta, options.leaseNamespace(), identity.Lock(), options.Shard)
-	if err != nil {
-		return nil, nil, fmt.Errorf("electing a leader: %w", err)
-	}
-	return fence, lock, nil
-}
-
 // newManager returns a manager of the meta cluster, which serves the kinds that are needed.
 func newManager(ctx context.Context, options *Options, meta *rest.Config, identity syncer.Identity, lock resourcelock.Interface) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
@@ -376,16 +334,17 @@ func newManager(ctx context.Context, options *Options, meta *rest.Config, identi
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
+	election := &options.Election
 	mgr, err := ctrl.NewManager(meta, ctrl.Options{
 		Scheme:                              scheme,
 		LeaderElectionResourceLockInterface: lock,
 		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: options.cached(identity)},
-		LeaderElection:                      options.LeaderElect,
-		LeaderElectionID:                    options.Shard.LeaseName(identity.Lock()), // as metrics name it
+		LeaderElection:                      election.Elect,
+		LeaderElectionID:                    election.Shard.LeaseName(identity.Lock()), // as metrics name it
 		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &options.LeaseDuration,
-		RenewDeadline:                       &options.RenewDeadline,
-		RetryPeriod:                         &options.RetryPeriod,
+		LeaseDuration:                       &election.LeaseDuration,
+		RenewDeadline:                       &election.RenewDeadline,
+		RetryPeriod:                         &election.RetryPeriod,
 		Metrics:                             metricsOptions(options),
 		HealthProbeBindAddress:              options.HealthProbeBindAddress,
 		PprofBindAddress:                    options.PprofBindAddress,

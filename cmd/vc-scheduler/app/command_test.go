@@ -191,7 +191,7 @@ func TestFlags(t *testing.T) {
 	options.AddFlags(flags)
 	require.NoError(t, flags.Parse(nil))
 	require.Equal(t, []any{true, "vc-manager", ":8443", ":8081", "0"},
-		[]any{options.LeaderElect, options.LeaderElectNamespace, options.MetricsBindAddress, options.HealthProbeBindAddress, options.PprofBindAddress})
+		[]any{options.Election.Elect, options.Election.Namespace, options.MetricsBindAddress, options.HealthProbeBindAddress, options.PprofBindAddress})
 	read, err := options.read()
 	require.NoError(t, err)
 	require.Equal(t, "cpu=2,memory=4Gi,pods=20", read.defaultSlice.String())
@@ -204,8 +204,8 @@ func TestFlags(t *testing.T) {
 		"--leader-elect-namespace=l", "--metrics-bind-address=m", "--health-probe-bind-address=h", "--pprof-bind-address=f",
 	}))
 	require.Equal(t, []any{"k", "n", "p", false, "l", "m", "h", "f"}, []any{
-		options.Kubeconfig, options.NamespaceSchedulerConfig, options.PodSchedulerConfig, options.LeaderElect,
-		options.LeaderElectNamespace, options.MetricsBindAddress, options.HealthProbeBindAddress, options.PprofBindAddress,
+		options.Kubeconfig, options.NamespaceSchedulerConfig, options.PodSchedulerConfig, options.Election.Elect,
+		options.Election.Namespace, options.MetricsBindAddress, options.HealthProbeBindAddress, options.PprofBindAddress,
 	})
 	options.NamespaceSchedulerConfig, options.PodSchedulerConfig = "", ""
 	read, err = options.read()

@@ -2,13 +2,11 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
 
 	"github.com/superpool/superpool/internal/leadership"
 	"github.com/superpool/superpool/internal/scheduling"
@@ -25,16 +23,11 @@ type election struct {
 
 // newElection returns what options ask for. cfg leads to the meta cluster without a Fence.
 func newElection(cfg *rest.Config, options *Options) (*election, error) {
-	elected := &election{shard: options.Shard}
-	if !options.LeaderElect {
-		return elected, nil
+	fence, lock, err := options.Election.NewLock(cfg, leaseName)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says all
 	}
-	elected.fence = &leadership.Fence{RenewDeadline: renewDeadline, LeaseDuration: leaseDuration, Clock: clock.RealClock{}}
-	var err error
-	if elected.lock, err = elected.fence.NewLock(cfg, options.LeaderElectNamespace, leaseName, options.Shard); err != nil {
-		return nil, fmt.Errorf("electing a leader: %w", err)
-	}
-	return elected, nil
+	return &election{shard: options.Election.Shard, fence: fence, lock: lock}, nil
 }
 
 // wrap is scheduling.Tenants.Fence.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,12 +40,4 @@ func TestPodsOfShardsUseAddedPlugins(t *testing.T) {
 	pods := shardTenants(nil, nil, read, &election{}, &placements.Store{}, dispatch.New(true))
 	tenant := &tenants.Tenant{Key: "tenant", UID: "uid", Policy: &policy.Ref{}, Config: &rest.Config{Host: "https://127.0.0.1:1"}}
 	require.ErrorContains(t, pods.Engage(schedulertest.Context(t), tenant, func() {}), `plugin "Added": it is built`)
-}
-
-// TestElectionFence: the Fence of the leader gives writes up before another leader may be elected.
-func TestElectionFence(t *testing.T) {
-	t.Parallel()
-	elected, err := newElection(&rest.Config{Host: "https://127.0.0.1:1"}, NewOptions())
-	require.NoError(t, err)
-	require.Equal(t, []time.Duration{leaseDuration, renewDeadline}, []time.Duration{elected.fence.LeaseDuration, elected.fence.RenewDeadline})
 }

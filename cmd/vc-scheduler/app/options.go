@@ -55,11 +55,8 @@ type Options struct {
 	ClusterSelector string
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
 	SyncerNamespace string
-	// LeaderElect makes replicas elect a leader; LeaderElectNamespace of the meta cluster holds their Lease.
-	LeaderElect          bool
-	LeaderElectNamespace string
-	// Shard is the part of the tenants whose pods this process schedules.
-	Shard leadership.Shard
+	// Election is how replicas elect a leader. Its shard is the part of the tenants whose pods this process schedules.
+	Election leadership.Options
 	// MetricsBindAddress, HealthProbeBindAddress and PprofBindAddress are host:port; "0" turns one off.
 	MetricsBindAddress, HealthProbeBindAddress, PprofBindAddress string
 	// MetricsSecure serves metrics by HTTPS to authorized readers only.
@@ -112,9 +109,7 @@ func NewOptions() *Options {
 		PreemptionGrace:        10 * time.Minute,
 		QuotaGrace:             30 * time.Second,
 		SyncerNamespace:        "vc-manager",
-		LeaderElect:            true,
-		LeaderElectNamespace:   "vc-manager",
-		Shard:                  leadership.Shard{Count: 1},
+		Election:               leadership.NewOptions("vc-manager"),
 		MetricsBindAddress:     ":8443",
 		MetricsSecure:          true,
 		HealthProbeBindAddress: ":8081",
@@ -140,9 +135,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"labels of the Clusters of Cluster API that may become super clusters, as pool=superpool; default: all Clusters of the meta cluster may")
 	fs.StringVar(&o.SyncerNamespace, "syncer-namespace", o.SyncerNamespace,
 		"namespace of the meta cluster with the service accounts vc-syncer-ID, which are granted the kubeconfigs of the tenants that they serve")
-	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "elect a leader before working; needed when more than one replica runs")
-	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", o.LeaderElectNamespace, "namespace of the meta cluster that holds the Leases")
-	fs.Var(&o.Shard, "shard", "schedule the pods of one shard of the tenants, "+leadership.ShardUsage+". The leader of shard 0 does all that is decided over the whole pool, too")
+	o.Election.AddFlags(fs, "")
+	fs.Var(&o.Election.Shard, "shard", "schedule the pods of one shard of the tenants, "+leadership.ShardUsage+". The leader of shard 0 does all that is decided over the whole pool, too")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "serve /metrics by HTTPS, to those whom the meta cluster knows and allows to get it (ClusterRole superpool:metrics-reader). Without it everyone who reaches the address reads them")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, `address of /metrics; "0" turns it off`)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, `address of /healthz and /readyz; "0" turns them off`)
@@ -187,8 +181,8 @@ func (o *Options) read() (*settings, error) {
 	if o.LostToleration < 0 {
 		return nil, fmt.Errorf("--lost-toleration: %s is negative", o.LostToleration)
 	}
-	if err := o.Shard.Validate(o.LeaderElect); err != nil {
-		return nil, fmt.Errorf("--shard: %w", err)
+	if err := o.Election.Validate(); err != nil {
+		return nil, err //nolint:wrapcheck // it names the flag
 	}
 	if o.QuotaGrace < 0 {
 		return nil, fmt.Errorf("--quota-grace: %s is negative", o.QuotaGrace)

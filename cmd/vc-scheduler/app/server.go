@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -56,9 +55,6 @@ const (
 	// metaQPS and metaBurst are the client's rate limit at the meta cluster, where each placement of a namespace is
 	// written.
 	metaQPS, metaBurst = 200, 400
-
-	// leaseDuration, renewDeadline and retryPeriod are the usual ones of leader election.
-	leaseDuration, renewDeadline, retryPeriod = 15 * time.Second, 10 * time.Second, 2 * time.Second
 )
 
 // NewCommand returns the command vc-scheduler, with further plugins. The context that it is executed with ends it.
@@ -159,8 +155,9 @@ func newManager(cfg *rest.Config, options *Options, elected *election) (ctrl.Man
 	if err != nil {
 		return nil, fmt.Errorf("selecting virtual Nodes: %w", err)
 	}
+	election := &options.Election
 	fenced := rest.AddUserAgent(rest.CopyConfig(cfg), component)
-	if options.LeaderElect {
+	if election.Elect {
 		fenced.Wrap(elected.fence.Wrap)
 	}
 	mgr, err := ctrl.NewManager(fenced, ctrl.Options{
@@ -168,13 +165,13 @@ func newManager(cfg *rest.Config, options *Options, elected *election) (ctrl.Man
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}: {Label: labels.NewSelector().Add(*virtualNodes)},
 		}},
-		LeaderElection:                      options.LeaderElect,
+		LeaderElection:                      election.Elect,
 		LeaderElectionID:                    elected.shard.LeaseName(leaseName), // as metrics name it
 		LeaderElectionResourceLockInterface: elected.lock,
 		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       ptr.To(leaseDuration),
-		RenewDeadline:                       ptr.To(renewDeadline),
-		RetryPeriod:                         ptr.To(retryPeriod),
+		LeaseDuration:                       &election.LeaseDuration,
+		RenewDeadline:                       &election.RenewDeadline,
+		RetryPeriod:                         &election.RetryPeriod,
 		Metrics:                             metricsOptions(options),
 		HealthProbeBindAddress:              options.HealthProbeBindAddress,
 		PprofBindAddress:                    options.PprofBindAddress,

@@ -1,16 +1,17 @@
-// Command image packs static programs into a docker archive without a base image, which `ctr images import` reads:
+// Command image packs static programs into an OCI layout without a base image, which command registry serves:
 //
-//	image -out agnhost.tar -name registry.k8s.io/e2e-test-images/agnhost:2.56 -entrypoint /agnhost -cmd pause \
+//	image -out bin/images/agnhost -name registry.k8s.io/e2e-test-images/agnhost:2.56 -entrypoint /agnhost -cmd pause \
 //	  bin/agnhost=/agnhost /bin/busybox=/bin/busybox /bin/busybox=>/bin/sh
 //
 // FILE=PATH adds a file at a path of the image, TARGET=>PATH a symbolic link; /etc/passwd, /etc/group and /tmp are
-// added always. Several names, separated by commas, become tags of one image. The same files give the same archive.
+// added always. Several names, separated by commas, become tags of one image. The same files give the same image.
 package main
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
@@ -33,7 +35,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.out, "out", "", "the archive to write")
+	flag.StringVar(&o.out, "out", "", "the folder to write")
 	flag.StringVar(&o.name, "name", "", "the image's names and tags, separated by commas")
 	flag.StringVar(&o.entrypoint, "entrypoint", "", "the image's entry point")
 	flag.StringVar(&o.cmd, "cmd", "", "the arguments of the entry point, separated by blanks")
@@ -47,21 +49,19 @@ func main() {
 	}
 }
 
-// write packs the image and renames its archive to o.out only when it is complete.
+// write packs the image and renames its folder to o.out only when it is complete.
 func write(o options) error {
-	var tags []name.Reference
-	for _, text := range strings.Split(o.name, ",") {
-		tag, err := name.NewTag(text)
-		if err != nil {
+	tags := strings.Split(o.name, ",")
+	for _, text := range tags {
+		if _, err := name.NewTag(text); err != nil {
 			return fmt.Errorf("-name: %w", err)
 		}
-		tags = append(tags, tag)
 	}
 	content, err := layer(o.entries)
 	if err != nil {
 		return err
 	}
-	// The image is imported from a local file, so compression would only cost time.
+	// The nodes that read it are on this machine, so compression would only cost time.
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return fmt.Errorf("making the layer: %w", err)
@@ -86,15 +86,25 @@ func write(o options) error {
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return fmt.Errorf("setting the image's configuration: %w", err)
 	}
-	images := map[name.Reference]v1.Image{}
+	return writeLayout(o.out, image, tags)
+}
+
+// writeLayout writes the image with these names in place of a folder.
+func writeLayout(out string, image v1.Image, tags []string) error {
+	if err := os.RemoveAll(out + ".new"); err != nil {
+		return fmt.Errorf("removing what was not completed: %w", err)
+	}
+	path, err := layout.Write(out+".new", empty.Index)
+	if err != nil {
+		return fmt.Errorf("writing the layout: %w", err)
+	}
 	for _, tag := range tags {
-		images[tag] = image
+		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+			return fmt.Errorf("writing the image: %w", err)
+		}
 	}
-	if err := tarball.MultiRefWriteToFile(o.out+".new", images); err != nil {
-		return fmt.Errorf("writing the archive: %w", err)
-	}
-	if err := os.Rename(o.out+".new", o.out); err != nil {
-		return fmt.Errorf("naming the archive: %w", err)
+	if err := errors.Join(os.RemoveAll(out), os.Rename(out+".new", out)); err != nil {
+		return fmt.Errorf("naming the folder: %w", err)
 	}
 	return nil
 }

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 func TestLayer(t *testing.T) {
@@ -47,16 +47,25 @@ func TestLayer(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "image.tar")
-	if err := write(options{out: out, name: "example.org/program:v1,example.org/other:v2", entrypoint: "/program", cmd: "one two", directory: "/in", user: "1:1"}); err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"example.org/program:v1", "example.org/other:v2"} {
-		tag, err := name.NewTag(text)
-		if err != nil {
+	out := filepath.Join(t.TempDir(), "image")
+	want := []string{"example.org/program:v1", "example.org/other:v2"}
+	for range 2 { // again in place of the first
+		if err := write(options{out: out, name: strings.Join(want, ","), entrypoint: "/program", cmd: "one two", directory: "/in", user: "1:1"}); err != nil {
 			t.Fatal(err)
 		}
-		image, err := tarball.ImageFromPath(out, &tag)
+	}
+	index, err := layout.ImageIndexFromPath(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range manifest.Manifests {
+		names = append(names, manifest.Manifests[i].Annotations["org.opencontainers.image.ref.name"])
+		image, err := index.Image(manifest.Manifests[i].Digest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,8 +74,11 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Join(append(file.Config.Entrypoint, file.Config.Cmd...), " "); got != "/program one two" || file.Config.User != "1:1" || file.Config.WorkingDir != "/in" {
-			t.Errorf("the image %s runs %q as %q in %s", text, got, file.Config.User, file.Config.WorkingDir)
+			t.Errorf("the image runs %q as %q in %s", got, file.Config.User, file.Config.WorkingDir)
 		}
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("the image has the names %q, wanted %q", names, want)
 	}
 }
 
@@ -80,12 +92,12 @@ func TestWriteRefuses(t *testing.T) {
 		{name: "a file that is not there", o: options{name: "a:b", entries: []string{"/no/such/file=/file"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tc.o.out = filepath.Join(t.TempDir(), "image.tar")
+			tc.o.out = filepath.Join(t.TempDir(), "image")
 			if err := write(tc.o); err == nil {
 				t.Error("it was written")
 			}
 			if _, err := os.Stat(tc.o.out); err == nil {
-				t.Error("an archive is there")
+				t.Error("a folder is there")
 			}
 		})
 	}

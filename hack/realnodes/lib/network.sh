@@ -4,6 +4,7 @@
 BRIDGE=superpool0
 INTERFACES=/sys/class/net
 HOST_IP=10.213.0.1
+REGISTRY=$HOST_IP:5000
 POD_CIDR=10.214.0.0/16
 # The rule of the host's firewall that accepts packets between ports of the bridge.
 FORWARD=(FORWARD -i "$BRIDGE" -o "$BRIDGE" -m comment --comment superpool -j ACCEPT)

@@ -88,7 +88,8 @@ start_in_node() {
 
 start_containerd() {
   local id=$1 dir=$OUT/nodes/$1 deadline=$((SECONDS + 30))
-  mkdir -p "$dir/cni"
+  mkdir -p "$dir/cni" "$dir/certs.d/_default"
+  fill node/hosts.toml REGISTRY="$REGISTRY" >"$dir/certs.d/_default/hosts.toml"
   fill node/cni.conflist POD_CIDR="$(pod_cidr "$id")" >"$dir/cni/10-superpool.conflist"
   fill node/containerd.toml PAUSE="$(image_name pause)" CNI_BIN="$(cni_bin)" DIR="$dir" >"$dir/containerd.toml"
   start_in_node "$id" containerd containerd --config "$dir/containerd.toml"
@@ -101,9 +102,9 @@ start_containerd() {
 # images_of ID: prints the names of the files in bin/images that a node has: where control planes run, those that they
 # need, and elsewhere all others.
 images_of() {
-  local archive name
-  for archive in "$IMAGES"/*.tar; do
-    name=$(basename "$archive" .tar)
+  local name
+  for name in "$IMAGES"/*.name; do
+    name=$(basename "$name" .name)
     case $name in
       kube-* | vc-manager) [[ $1 == meta ]] || continue ;;
       pause | agnhost | etcd | coredns | local-path-provisioner) ;;
@@ -113,14 +114,21 @@ images_of() {
   done
 }
 
-# import_images ID: imports them into the node's containerd.
-import_images() {
-  local name archive
+# pull_images ID: pulls them, so that no pod waits for that.
+pull_images() {
+  local name
   for name in $(images_of "$1"); do
-    archive=$IMAGES/$name.tar
-    in_node "$1" ctr -n k8s.io images import "$archive" >>"$OUT/logs/images-$1.log" 2>&1 ||
-      refuse "importing $archive failed, see $OUT/logs/images-$1.log" || return
+    pull_image "$1" "$name" || return
   done
+}
+
+# pull_image ID NAME: pulls an image of bin/images by all its names.
+pull_image() {
+  local tag
+  while read -r tag; do
+    in_node "$1" ctr -n k8s.io images pull --hosts-dir "$OUT/nodes/$1/certs.d" "$tag" >>"$OUT/logs/images-$1.log" 2>&1 ||
+      refuse "pulling $tag failed, see $OUT/logs/images-$1.log" || return
+  done < <(sed -nE 's|.*"org.opencontainers.image.ref.name": "(.*)".*|\1|p' "$IMAGES/$2/index.json")
 }
 
 # dns_of ID: the address of DNS for pods of its own cluster, if that has it: syncers tell tenants' pods of the tenant's.

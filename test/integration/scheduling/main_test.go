@@ -200,7 +200,7 @@ func (w *world) populate(ctx context.Context, meta, tenant *controlplane.Control
 	w.options = app.NewOptions()
 	w.options.Kubeconfig = filepath.Join(dir, "meta.kubeconfig")
 	w.options.ClusterSelector = labels.FormatLabels(inPool())
-	w.options.LeaderElect = false
+	w.options.Election.Elect = false
 	w.options.ProbePeriod = time.Second
 	w.options.QuotaGrace = time.Second // it only delays: TestAQuotaThatIsReplaced, which asks about it, sets another
 	w.options.MetricsBindAddress, w.options.HealthProbeBindAddress = "0", "0"

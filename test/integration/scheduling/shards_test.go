@@ -136,7 +136,7 @@ func (w *world) watchChoices(t *testing.T, namespace string) *choices {
 // that is killed, the one that stands by does once the Lease has expired; one that was only paused writes nothing when
 // it goes on; one with another number of shards waits until all others have ended; and no pod is chosen for twice.
 func TestShards(t *testing.T) {
-	const takeover = 20*time.Second + patience // a Lease duration, two looks, and what takes time on a busy machine
+	const takeover = 7*time.Second + patience // a Lease duration, two looks, and what takes time on a busy machine
 	w := shared
 	require.NoError(t, w.program.stop()) // it asks for no Lease, and would do the work of all
 	leads := func(shard string) *process {

@@ -51,7 +51,7 @@ func single(kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	options.SuperClusterKubeconfig, options.PodSecurityLevel, options.LeaderElect = kubeconfig, "", false
+	options.SuperClusterKubeconfig, options.PodSecurityLevel, options.Election.Elect = kubeconfig, "", false
 	options.MetricsBindAddress, options.HealthProbeBindAddress = "0", "0"
 	if err := options.Validate(); err != nil {
 		return err
