@@ -17,6 +17,6 @@ func main() {
 	command.SetContext(ctrl.SetupSignalHandler())
 	if err := cli.RunNoErrOutput(command); err != nil {
 		fmt.Fprintln(os.Stderr, "vc-scheduler:", err)
-		os.Exit(app.ExitCode(err))
+		os.Exit(1)
 	}
 }

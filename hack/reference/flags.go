@@ -25,9 +25,7 @@ func flagsPage(*source) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("building the syncer's command: %w", err)
 	}
-	scheduler := vcscheduler.NewCommand()
-	commands := append([]*cobra.Command{scheduler}, scheduler.Commands()...)
-	commands = append(commands, syncerCommand, vcmanager.NewCommand(), vnagent.NewCommand())
+	commands := []*cobra.Command{vcscheduler.NewCommand(), syncerCommand, vcmanager.NewCommand(), vnagent.NewCommand()}
 	of := map[string][]string{} // names of commands by the row of a flag
 	for _, command := range commands {
 		for _, row := range flagRows(command) {

@@ -73,7 +73,7 @@ func (r *Rehearsal) Run(ctx context.Context) ([]Outcome, error) {
 	for i, np := range r.Placements {
 		outcomes[i].Placement = np
 	}
-	for _, i := range r.order() {
+	for _, i := range r.Order() {
 		// What is displaced comes first, or a request, and what the quota has grown by then.
 		for tries := true; tries && len(placement.Missing(outcomes[i].Placement)) > 0; {
 			before := outcomes[i].Placement
@@ -143,8 +143,9 @@ func drain(ctx context.Context, sched *scheduler.Scheduler, factory informers.Sh
 	}
 }
 
-// order returns the indexes of what waits in Placements, in the order of the Placer's queue.
-func (r *Rehearsal) order() []int {
+// Order returns the indexes of what waits in Placements and is to be tried, in the order of the Placer's queue: what it
+// would try first if it tried all now. What it refused lately it tries when there may be room for it.
+func (r *Rehearsal) Order() []int {
 	queue, indexes := view.NewNamespaces(), map[types.NamespacedName]int{}
 	for i, np := range r.Placements {
 		if len(placement.Missing(np)) > 0 && (r.Tried == nil || r.Tried(np)) {

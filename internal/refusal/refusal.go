@@ -1,6 +1,6 @@
 // Package refusal says in words of super clusters why a slice or a pod fits none: what kube-scheduler calls nodes are
 // super clusters, what its plugins call cpu.slice.tenancy.kubernetes.io/web is room of namespace web, and what the pool
-// has free is for the operator alone. Conditions, Events, logs, vc-scheduler simulate and explain all print what it
+// has free is for the operator alone. Conditions, Events, logs, kubectl vc simulate and explain all print what it
 // returns.
 //
 // Everything here is pure: no clients, no clock, no logging.

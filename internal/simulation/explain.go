@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/slice"
@@ -78,33 +76,6 @@ func eachPage(ctx context.Context, meta client.Reader, list client.ObjectList, r
 	}
 }
 
-// RootOf returns the root namespace of a tenant in the meta cluster. name is that of its VirtualCluster, or its
-// namespace and name with a slash between them.
-func RootOf(ctx context.Context, meta client.Reader, name string) (string, error) {
-	list := &tenancyv1alpha1.VirtualClusterList{}
-	if err := meta.List(ctx, list); err != nil {
-		return "", fmt.Errorf("reading VirtualClusters: %w", err)
-	}
-	roots := map[string]string{}
-	var found []string
-	for i := range list.Items {
-		vc := &list.Items[i]
-		key := client.ObjectKeyFromObject(vc).String()
-		if name == key || name == vc.Name {
-			found = append(found, key)
-			roots[key] = cmp.Or(vc.Status.ClusterNamespace, tenancy.ClusterKey(vc))
-		}
-	}
-	switch len(found) {
-	case 0:
-		return "", fmt.Errorf("there is no VirtualCluster %s", name)
-	case 1:
-		return roots[found[0]], nil
-	}
-	slices.Sort(found)
-	return "", fmt.Errorf("there are several VirtualClusters %s: use one of %s", name, strings.Join(found, ", "))
-}
-
 // Explanation is where one namespace of a pool is, what is missing, and why.
 type Explanation struct {
 	// Namespace is what the namespace scheduler would make of it now: Before is where it is.
@@ -118,6 +89,8 @@ type Explanation struct {
 	Home string `json:"home,omitempty"`
 	// Conditions are those of its NamespacePlacement.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Queue is its place among all that wait, nil where it does not.
+	Queue *Queue `json:"queue,omitempty"`
 	// Requested are other placements that its tenant requests, nil for none.
 	Requested *Requested `json:"requested,omitempty"`
 	// Deleted is whether it is being deleted.
@@ -147,6 +120,27 @@ type Holding struct {
 	// Leaving is what is to leave, and Reason why.
 	Leaving string                          `json:"leaving,omitempty"`
 	Reason  schedulerv1alpha1.LeavingReason `json:"reason,omitempty"`
+}
+
+// Queue is a place in the order in which vc-scheduler tries what waits: by priority, then by turns of tenants, and those
+// of a tenant by age, what is guaranteed to it first.
+type Queue struct {
+	// Position is 1 for the first, and Length how many wait.
+	Position int `json:"position"`
+	Length   int `json:"length"`
+}
+
+// queueOf returns the place of a NamespacePlacement, nil where it does not wait.
+func queueOf(cfg *config.KubeSchedulerConfiguration, pool *Pool, at int) (*Queue, error) {
+	placements, err := Prepared(cfg, pool)
+	if err != nil {
+		return nil, err
+	}
+	order := (&placer.Rehearsal{Placements: placements}).Order()
+	if place := slices.Index(order, at); place >= 0 {
+		return &Queue{Position: place + 1, Length: len(order)}, nil
+	}
+	return nil, nil //nolint:nilnil // it does not wait
 }
 
 // Yields is whether others give way.
@@ -215,6 +209,11 @@ func Explain(ctx context.Context, cfg *config.KubeSchedulerConfiguration, pool *
 	}
 	if e.Missing == "" { // what is missing now, even if it would be placed
 		e.Missing = placement.Lacking(np).String()
+	}
+	if e.Missing != "" {
+		if e.Queue, err = queueOf(cfg, pool, at); err != nil {
+			return nil, err
+		}
 	}
 	if e.Guaranteed = placement.IsGuaranteed(np); e.Guaranteed && e.Change == Waits {
 		if err := e.findBorrowers(ctx, cfg, pool, np); err != nil {
@@ -297,7 +296,7 @@ func yielding(pool *Pool, key types.NamespacedName) (borrowers []Borrower) {
 }
 
 // printBorrowers writes who gives way, or would.
-func (e *Explanation) printBorrowers(p *Page) {
+func (e *Explanation) printBorrowers(p *page.Page) {
 	if !e.Guaranteed {
 		return
 	}
@@ -329,11 +328,7 @@ func (e *Explanation) Err() error {
 }
 
 // Print writes the explanation.
-func (e *Explanation) Print(out io.Writer, format Format) error {
-	if format == JSON {
-		return PrintJSON(out, e)
-	}
-	p := NewPage(out)
+func (e *Explanation) Print(p *page.Page) {
 	p.Line("Namespace %s of tenant %s requests %s in slices of %s", e.Name, e.Tenant, cmp.Or(e.Quota, "nothing"), cmp.Or(e.Slice, "nothing"))
 	if len(e.Holds) > 0 {
 		p.Line("")
@@ -362,6 +357,9 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 	default:
 		p.Line("Nothing is missing")
 	}
+	if queue := e.Queue; queue != nil {
+		p.Line("It is number %d of %d in the order in which vc-scheduler tries what waits", queue.Position, queue.Length)
+	}
 	if e.Pod != nil {
 		e.Pod.print(p)
 	}
@@ -378,5 +376,4 @@ func (e *Explanation) Print(out io.Writer, format Format) error {
 	for _, c := range e.Conditions {
 		p.Line("Condition %s is %s since %s: %s: %s", c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Reason, c.Message)
 	}
-	return p.Flush()
 }

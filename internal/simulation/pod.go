@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/view"
@@ -133,7 +134,7 @@ func (r *PodRoom) judge(nodes []*corev1.Node, np *schedulerv1alpha1.NamespacePla
 }
 
 // print writes what there is to say about the pod.
-func (r *PodRoom) print(p *Page) {
+func (r *PodRoom) print(p *page.Page) {
 	p.Line("")
 	switch {
 	case r.Moves != "":

@@ -2,39 +2,16 @@ package simulation
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"unicode"
+
+	"github.com/superpool/superpool/internal/page"
 )
-
-// Format is how results are printed.
-type Format string
-
-// The formats.
-const (
-	Table Format = "table"
-	JSON  Format = "json"
-)
-
-// ParseFormat returns the format of that name.
-func ParseFormat(name string) (Format, error) {
-	if format := Format(name); format == Table || format == JSON {
-		return format, nil
-	}
-	return "", fmt.Errorf("%q is no format: use %s or %s", name, Table, JSON)
-}
 
 // Print writes the report.
-func (r *Report) Print(out io.Writer, format Format) error {
-	if format == JSON {
-		return PrintJSON(out, r)
-	}
-	p := NewPage(out)
+func (r *Report) Print(p *page.Page) {
 	p.Row("TENANT", "NAMESPACE", "SLICES", "PLACEMENTS", "CHANGE")
 	for i := range r.Namespaces {
 		n := &r.Namespaces[i]
@@ -60,7 +37,6 @@ func (r *Report) Print(out io.Writer, format Format) error {
 	for _, kind := range slices.Sorted(maps.Keys(r.Ignored)) {
 		p.Line("Ignored: %d of kind %s", r.Ignored[kind], kind)
 	}
-	return p.Flush()
 }
 
 // moved returns the placements, and where they were if that is another place.
@@ -72,7 +48,7 @@ func (n *Namespace) moved() string {
 }
 
 // printWhy says why a namespace waits.
-func (n *Namespace) printWhy(p *Page) {
+func (n *Namespace) printWhy(p *page.Page) {
 	if n.Change != Waits {
 		return
 	}
@@ -81,7 +57,7 @@ func (n *Namespace) printWhy(p *Page) {
 	n.printReasons(p)
 }
 
-func (n *Namespace) printReasons(p *Page) {
+func (n *Namespace) printReasons(p *page.Page) {
 	p.Line("  %s", cmp.Or(n.Why, "it was not tried"))
 	if n.Tried != "" {
 		p.Line("    %s; for the next one:", n.Tried)
@@ -115,77 +91,4 @@ func Summary(counts map[string]int32) string {
 		parts = append(parts, fmt.Sprintf("%s=%d", name, counts[name]))
 	}
 	return strings.Join(parts, ",")
-}
-
-// PrintJSON writes a value for programs.
-func PrintJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("printing: %w", err)
-	}
-	return nil
-}
-
-// Page is text with tables: rows that follow each other have their columns below each other.
-type Page struct {
-	out  io.Writer
-	rows [][]string
-	err  error
-}
-
-// NewPage returns an empty page that is written to out.
-func NewPage(out io.Writer) *Page { return &Page{out: out} }
-
-// Row adds a row to a table.
-func (p *Page) Row(cells ...string) {
-	for i := range cells {
-		cells[i] = printable(cells[i])
-	}
-	p.rows = append(p.rows, cells)
-}
-
-// Line ends a table, and prints a line.
-func (p *Page) Line(format string, args ...any) {
-	p.endTable()
-	p.print(printable(fmt.Sprintf(format, args...)) + "\n")
-}
-
-// printable replaces control characters and those that turn the direction of writing: files may hold anything, and a
-// terminal obeys some of them.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
-}
-
-func (p *Page) endTable() {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, row := range p.rows {
-		_, _ = fmt.Fprintln(table, strings.Join(row, "\t")) // a Builder takes everything
-	}
-	_ = table.Flush()
-	p.rows = nil
-	for line := range strings.Lines(text.String()) {
-		p.print(strings.TrimRight(line, " \n") + "\n")
-	}
-}
-
-func (p *Page) print(text string) {
-	if p.err == nil {
-		_, p.err = io.WriteString(p.out, text)
-	}
-}
-
-// Flush ends a table. It returns why anything could not be written.
-func (p *Page) Flush() error {
-	p.endTable()
-	if p.err != nil {
-		return fmt.Errorf("printing: %w", p.err)
-	}
-	return nil
 }

@@ -1,7 +1,7 @@
 // Package simulation places namespaces over super clusters in memory, by the namespace scheduler's own code, and says
-// what comes out: where slices go, how full super clusters are, and what does not fit and why. vc-scheduler simulate
-// reads the pool from files, and vc-scheduler explain from the meta cluster. Nothing is written. vc-scheduler rebalance
-// reads and prints as they do.
+// what comes out: where slices go, how full super clusters are, and what does not fit and why. kubectl vc simulate reads
+// the pool from files or the meta cluster, and kubectl vc explain from the meta cluster. Nothing is written. kubectl vc
+// drain, rebalance, pool and top read as they do.
 package simulation
 
 import (

@@ -29,6 +29,7 @@ import (
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
 	"github.com/superpool/superpool/internal/nodegroups"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
@@ -48,30 +49,51 @@ func profilesOf(t *testing.T) *config.KubeSchedulerConfiguration {
 	return cfg
 }
 
-// wantGolden compares what is printed with a file of testdata: go test ./internal/simulation -update writes them.
-func wantGolden(t *testing.T, name string, print func(*bytes.Buffer) error) {
+// result is what is printed of what came out.
+type result interface{ Print(p *page.Page) }
+
+// printed returns a result as text whose lines are of that width.
+func printed(t *testing.T, of result, width int) string {
 	t.Helper()
-	var got bytes.Buffer
-	require.NoError(t, print(&got))
+	var out bytes.Buffer
+	p := page.New(&out, width)
+	of.Print(p)
+	require.NoError(t, p.Flush())
+	return out.String()
+}
+
+// wantPrinted compares what is printed of a result, for a person and for a program, with files of testdata.
+func wantPrinted(t *testing.T, name string, of result) {
+	t.Helper()
+	wantGolden(t, name+".table", printed(t, of, 0))
+	for _, width := range []int{80, 160} {
+		wantGolden(t, fmt.Sprintf("%s.%d", name, width), printed(t, of, width))
+	}
+	var encoded bytes.Buffer
+	require.NoError(t, page.JSON(&encoded, of))
+	wantGolden(t, name+".json", encoded.String())
+}
+
+// wantGolden compares a text with a file of testdata: go test ./internal/simulation -update writes them.
+func wantGolden(t *testing.T, name, got string) {
+	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		require.NoError(t, os.WriteFile(path, got.Bytes(), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Empty(t, cmp.Diff(string(want), got.String()))
+	require.Empty(t, cmp.Diff(string(want), got))
 }
 
 func TestSimulate(t *testing.T) {
-	for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
-		for range 3 { // equal inputs, equal outputs
-			pool, err := simulation.Read(os.DirFS("testdata/pool"), defaults)
-			require.NoError(t, err)
-			report, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), pool)
-			require.NoError(t, err)
-			wantGolden(t, "pool."+string(format), func(out *bytes.Buffer) error { return report.Print(out, format) })
-			require.EqualError(t, report.Err(), "2 of 5 namespaces do not fit")
-		}
+	for range 6 { // equal inputs, equal outputs
+		pool, err := simulation.Read(os.DirFS("testdata/pool"), defaults)
+		require.NoError(t, err)
+		report, err := simulation.Simulate(schedulertest.Context(t), profilesOf(t), pool)
+		require.NoError(t, err)
+		wantPrinted(t, "pool", report)
+		require.EqualError(t, report.Err(), "2 of 5 namespaces do not fit")
 	}
 }
 
@@ -281,11 +303,7 @@ func FuzzRead(f *testing.F) {
 func TestPrintHidesControlCharacters(t *testing.T) {
 	t.Parallel()
 	report := &simulation.Report{Namespaces: []simulation.Namespace{{Tenant: "a\x1b[2J", Name: "b\tc\nd", Change: simulation.Waits, Why: "no\x07\u202e\u2028"}}}
-	var out bytes.Buffer
-	require.NoError(t, report.Print(&out, simulation.Table))
-	require.Equal(t, -1, strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) }))
-	_, err := simulation.ParseFormat("xml")
-	require.EqualError(t, err, `"xml" is no format: use table or json`)
+	require.Equal(t, -1, strings.IndexFunc(printed(t, report, 0), func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) }))
 }
 
 func metaCluster(t *testing.T, objects ...client.Object) client.Client {
@@ -314,9 +332,7 @@ func TestExplain(t *testing.T) {
 		tenant, namespace, _ := strings.Cut(name, "/")
 		why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: tenant, Name: namespace})
 		require.NoError(t, err)
-		for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
-			wantGolden(t, fmt.Sprintf("explain.%s.%s", namespace, format), func(out *bytes.Buffer) error { return why.Print(out, format) })
-		}
+		wantPrinted(t, "explain."+namespace, why)
 		require.Equal(t, namespace == "large", why.Err() != nil)
 	}
 	_, err = simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "tenant-a", Name: "none"})
@@ -378,38 +394,10 @@ func TestExplainLargestFree(t *testing.T) {
 			}
 			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, types.NamespacedName{Namespace: "tenant", Name: "large"})
 			require.NoError(t, err)
-			var out bytes.Buffer
-			require.NoError(t, why.Print(&out, simulation.Table))
-			require.Contains(t, out.String(), tc.want)
-			require.Equal(t, tc.want != "", strings.Contains(out.String(), "larger than any free piece"), out.String())
+			out := printed(t, why, 0)
+			require.Contains(t, out, tc.want)
+			require.Equal(t, tc.want != "", strings.Contains(out, "larger than any free piece"), out)
 			require.Equal(t, tc.want != "", why.LargestFree != nil)
-		})
-	}
-}
-
-func TestRootOf(t *testing.T) {
-	t.Parallel()
-	vc := func(namespace, name, root string) *tenancyv1alpha1.VirtualCluster {
-		vc := builders.VirtualCluster(name)
-		vc.Namespace, vc.Status.ClusterNamespace = namespace, root
-		return vc
-	}
-	meta := metaCluster(t, vc("x", "one", "x-1-one"), vc("x", "two", "x-2-two"), vc("y", "two", "y-2-two"))
-	for name, tc := range map[string]struct{ name, want, wantErr string }{
-		"by name":               {name: "one", want: "x-1-one"},
-		"by namespace and name": {name: "y/two", want: "y-2-two"},
-		"several":               {name: "two", wantErr: "there are several VirtualClusters two: use one of x/two, y/two"},
-		"none":                  {name: "three", wantErr: "there is no VirtualCluster three"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			root, err := simulation.RootOf(t.Context(), meta, tc.name)
-			if tc.wantErr != "" {
-				require.EqualError(t, err, tc.wantErr)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, tc.want, root)
 		})
 	}
 }
@@ -471,10 +459,9 @@ func TestExplainPod(t *testing.T) {
 			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, key)
 			require.NoError(t, err)
 			why.Pod = room
-			var out bytes.Buffer
-			require.NoError(t, why.Print(&out, simulation.Table))
-			require.Contains(t, out.String(), "A pod that requests cpu="+tc.cpu+" has room in ")
-			require.Contains(t, out.String(), room.Moves+room.Why)
+			out := printed(t, why, 0)
+			require.Contains(t, out, "A pod that requests cpu="+tc.cpu+" has room in ")
+			require.Contains(t, out, room.Moves+room.Why)
 		})
 	}
 }
@@ -541,9 +528,8 @@ func TestExplainDemands(t *testing.T) {
 			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, key)
 			require.NoError(t, err)
 			why.Pod = room
-			var out bytes.Buffer
-			require.NoError(t, why.Print(&out, simulation.Table))
-			require.Contains(t, out.String(), tc.print)
+			out := printed(t, why, 0)
+			require.Contains(t, out, tc.print)
 		})
 	}
 }
@@ -583,10 +569,9 @@ func TestExplainRequests(t *testing.T) {
 			pool := &simulation.Pool{Nodes: read.Nodes, Placements: []*schedulerv1alpha1.NamespacePlacement{np}}
 			why, err := simulation.Explain(schedulertest.Context(t), profilesOf(t), pool, client.ObjectKeyFromObject(np))
 			require.NoError(t, err)
-			var out bytes.Buffer
-			require.NoError(t, why.Print(&out, simulation.Table))
+			out := printed(t, why, 0)
 			got := ""
-			for line := range strings.Lines(out.String()) {
+			for line := range strings.Lines(out) {
 				if strings.HasPrefix(line, "Other placements") {
 					got = strings.TrimSpace(line)
 				}
@@ -677,10 +662,9 @@ func TestExplainBorrowers(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tc.guaranteed, why.Guaranteed)
 			require.Equal(t, simulation.Waits, why.Change)
-			var out bytes.Buffer
-			require.NoError(t, why.Print(&out, simulation.Table))
-			require.Contains(t, out.String(), tc.want)
-			require.Equal(t, tc.guaranteed, strings.Contains(out.String(), "guaranteed"), out.String())
+			out := printed(t, why, 0)
+			require.Contains(t, out, tc.want)
+			require.Equal(t, tc.guaranteed, strings.Contains(out, "guaranteed"), out)
 			for i := range why.Borrowers {
 				require.True(t, tc.until.Equal(ptr.Deref(why.Borrowers[i].Until, time.Time{})), why.Borrowers[i].Until)
 				why.Borrowers[i].Until = nil

@@ -47,6 +47,24 @@ func Quota(quotas []corev1.ResourceQuota) (Amounts, field.ErrorList) {
 // slowNumber matches the beginning of numbers that take long to parse.
 var slowNumber = regexp.MustCompile(`[0-9.]{21}|[0-9.][eE][-+]?[0-9]{3}`)
 
+// Shipped is the slice size of namespaces that name none, unless the operator sets another. It names every resource
+// without which no pod runs.
+const Shipped = `{"cpu":"2","memory":"4Gi","pods":"20"}`
+
+// ParseDefault reads the slice size of namespaces that name none. What text does not name is that of Shipped, in
+// proportion.
+func ParseDefault(text string) (Amounts, error) {
+	named, err := ParseSize(text)
+	if err != nil {
+		return nil, err
+	}
+	shipped, err := ParseSize(Shipped)
+	if err != nil {
+		return nil, err
+	}
+	return fill(named, shipped), nil
+}
+
 // ParseSize reads a slice annotation, a JSON object from resource to quantity, for example {"cpu":"100m"}. Every
 // quantity must be above zero and every key a resource that quotas bound.
 func ParseSize(text string) (Amounts, error) {

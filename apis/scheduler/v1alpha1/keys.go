@@ -119,7 +119,7 @@ const (
 	// AnnotationMove on a NamespacePlacement orders a move of slices of the namespace that no pod uses: a JSON object
 	// such as {"cause":"Rebalance","placements":{"r1":1,"r2":3},"since":"2026-01-01T12:00:00Z"}, good for ten
 	// minutes. It is held against the tenant's policy like a request of the tenant, and removed when it is taken over
-	// or refused. Written by vc-scheduler rebalance; read by vc-scheduler.
+	// or refused. Written by kubectl vc rebalance; read by vc-scheduler.
 	AnnotationMove = "scheduler.tenancy.x-k8s.io/move"
 	// FinalizerUsage holds a deleted NamespacePlacement, and what is reserved by it, until no super cluster runs pods
 	// of the namespace or has a quota for them. Written by vc-scheduler; read by vc-scheduler.

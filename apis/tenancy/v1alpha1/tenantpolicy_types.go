@@ -608,7 +608,7 @@ type SchedulingRules struct {
 	MovesPerHour int32 `json:"movesPerHour"`
 
 	// movableFor is for whom slices of its namespaces that no pod uses may move to other super clusters: Nobody; or
-	// Operator, who asks for larger free pieces (vc-scheduler rebalance). A namespace moves so at most once an hour,
+	// Operator, who asks for larger free pieces (kubectl vc rebalance). A namespace moves so at most once an hour,
 	// and not at all where movesPerHour is 0.
 	// +optional
 	// +kubebuilder:default=Operator

@@ -2,208 +2,15 @@ package app
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 )
-
-// tenant returns a VirtualCluster of generation 2 with conditions of it, which change may change.
-func tenant(change func(*tenancyv1alpha1.VirtualCluster), conditions ...metav1.Condition) *tenancyv1alpha1.VirtualCluster {
-	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenants", Name: "acme", Generation: 2}}
-	vc.Spec.ClusterVersionName, vc.Status.Version = "v1.37", "v1.37.2"
-	for _, condition := range conditions {
-		if condition.ObservedGeneration == 0 {
-			condition.ObservedGeneration = 2
-		}
-		vc.Status.Conditions = append(vc.Status.Conditions, condition)
-	}
-	if change != nil {
-		change(vc)
-	}
-	return vc
-}
-
-// is returns a condition that is True, and isNot one that is False.
-func is(kind string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Whole"}
-}
-
-func isNot(kind, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-// TestHowFar: what a verb waits for, by what is said of the VirtualCluster as it is now.
-func TestHowFar(t *testing.T) {
-	t.Parallel()
-	old := is("UpToDate")
-	old.ObservedGeneration = 1
-	const whole = "all parts are as they are to be, of version v1.37.2"
-	waiting, later := isNot("Rotated", "Issuing", "2 of 3"), isNot("Rotated", "Waiting", "from noon on")
-	imported := func(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.ClusterVersionName = "" }
-	for name, test := range map[string]struct {
-		vc   *tenancyv1alpha1.VirtualCluster
-		of   func(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) state
-		want state
-	}{
-		"nothing is said yet":            {vc: tenant(nil), want: state{says: "waiting for vc-manager: kubectl -n vc-manager get pods"}},
-		"it is said of one of before":    {vc: tenant(nil, old), want: state{says: "waiting for vc-manager: kubectl -n vc-manager get pods"}},
-		"all is made":                    {vc: tenant(nil, is("UpToDate")), of: made, want: state{done: true, says: whole}},
-		"it waits for the pool":          {vc: tenant(nil, is("UpToDate")), want: state{says: "waiting for vc-scheduler: kubectl -n vc-manager get pods"}},
-		"the pool serves it":             {vc: tenant(nil, is("UpToDate"), is("Ready")), want: state{done: true, says: "the pool serves it"}},
-		"a part is being made":           {vc: tenant(nil, isNot("UpToDate", "Progressing", "Waiting for etcd"), isNot("EtcdReady", "Progressing", "0 of 1 pods")), want: state{says: "0 of 1 pods"}},
-		"a version that is refused":      {vc: tenant(nil, isNot("UpToDate", "Invalid", "not v1.39")), want: state{refused: true, says: "not v1.39"}},
-		"a version that is not there":    {vc: tenant(nil, isNot("UpToDate", "ClusterVersionNotFound", "none")), want: state{refused: true, says: "none"}},
-		"imported, and served":           {vc: tenant(imported, is("Ready")), want: state{done: true, says: "the pool serves it"}},
-		"imported, and silent":           {vc: tenant(imported, isNot("Ready", "Unreachable", "no answer")), want: state{says: "no answer"}},
-		"imported, and of another":       {vc: tenant(imported, isNot("Ready", "DuplicateControlPlane", "that of beta")), want: state{refused: true, says: "that of beta"}},
-		"paused":                         {vc: tenant(nil, is("Paused")), of: pausing, want: state{done: true}},
-		"being paused":                   {vc: tenant(nil, isNot("Paused", "GivingBack", "3 pods")), of: pausing, want: state{says: "3 pods"}},
-		"nobody pauses it":               {vc: tenant(nil, isNot("Paused", "NoPool", "no pool")), of: pausing, want: state{refused: true, says: "no pool"}},
-		"its authorities are replaced":   {vc: tenant(nil, is("UpToDate"), is("Rotated")), of: rotating, want: state{done: true, says: "the new authorities alone are trusted"}},
-		"those of before are to go":      {vc: tenant(distrusting, is("UpToDate"), waiting), of: rotating, want: state{says: "2 of 3"}},
-		"those of before are trusted":    {vc: tenant(nil, is("UpToDate"), waiting), of: rotating, want: state{done: true, says: "2 of 3: hand out new kubeconfigs, then kubectl vc rotate acme -n tenants --distrust"}},
-		"authorities are replaced later": {vc: tenant(nil, is("UpToDate"), later), of: rotating, want: state{says: "from noon on"}},
-		"a tenant that is paused":        {vc: tenant(paused, isNot("UpToDate", "Paused", "")), of: made, want: state{refused: true, says: "it is paused: kubectl vc resume acme -n tenants"}},
-		"a tenant that is resumed":       {vc: tenant(nil, isNot("UpToDate", "Paused", "it was")), of: made, want: state{says: "it was"}},
-		"three Jobs have failed":         {vc: tenant(restoring, isNot("UpToDate", "Failed", "3 Jobs have failed")), of: restored, want: state{refused: true, says: "3 Jobs have failed"}},
-		"restored from another one":      {vc: tenant(restoring, is("UpToDate")), of: restored, want: state{says: "waiting for vc-manager"}},
-		"a restore that is refused":      {vc: tenant(restoring, isNot("UpToDate", "Invalid", "no such backup")), of: restored, want: state{refused: true, says: "no such backup"}},
-		"restored from the one in place": {vc: tenant(func(vc *tenancyv1alpha1.VirtualCluster) { restoring(vc); vc.Status.RestoredFrom = "b" }, is("UpToDate")), of: restored, want: state{done: true, says: whole}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			of := test.of
-			if of == nil {
-				of = func(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state { return runs(vc) }
-			}
-			require.Empty(t, cmp.Diff(test.want, of(test.vc, &test.vc.Spec), cmp.AllowUnexported(state{})))
-		})
-	}
-}
-
-func made(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClusterSpec) state {
-	return provisioned(vc)
-}
-
-func distrusting(vc *tenancyv1alpha1.VirtualCluster) {
-	vc.Spec.DistrustAfter = ptr.To(metav1.Now())
-}
-
-func paused(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.Paused = true }
-
-func restoring(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.RestoreFrom = "b" }
-
-// TestWishes: what verbs change, and what they refuse without asking anybody.
-func TestWishes(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 28, 22, 0, 0, 0, time.UTC)
-	at := ptr.To(metav1.NewTime(now))
-	made := tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37"}
-	rotatedSpec := tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: ptr.To(metav1.NewTime(now.Add(-time.Hour)))}
-	for name, test := range map[string]struct {
-		verb  string
-		of    tenancyv1alpha1.VirtualClusterSpec
-		value string
-		// rotated is the reason of condition Rotated where it is False.
-		rotated string
-		want    tenancyv1alpha1.VirtualClusterSpec
-		err     string
-	}{
-		"pause":                          {verb: "pause", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", Paused: true}},
-		"resume":                         {verb: "resume", of: tenancyv1alpha1.VirtualClusterSpec{Paused: true}},
-		"upgrade":                        {verb: "upgrade", of: made, value: "v1.38", want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.38"}},
-		"upgrade to nothing":             {verb: "upgrade", of: made, err: "--to is missing: kubectl get clusterversions"},
-		"upgrade of an imported":         {verb: "upgrade", value: "v1.38", err: "its control plane is imported: whoever runs it upgrades it"},
-		"rotate":                         {verb: "rotate", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: at}},
-		"rotate an imported":             {verb: "rotate", err: "its control plane is imported: whoever runs it replaces its authorities"},
-		"rotate again, while it goes on": {verb: "rotate", of: rotatedSpec, rotated: "Progressing", want: rotatedSpec},
-		"distrust before rotated": {
-			verb: "rotate", of: made, value: "true", err: "no authorities of before wait to be distrusted: kubectl vc rotate acme -n tenants replaces them, and waits for that",
-		},
-		"distrust too early": {
-			verb: "rotate", of: rotatedSpec, rotated: "Progressing", value: "true",
-			err: "no authorities of before wait to be distrusted: kubectl vc rotate acme -n tenants replaces them, and waits for that",
-		},
-		"distrust": {
-			verb: "rotate", of: rotatedSpec, rotated: "Issuing", value: "true",
-			want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: rotatedSpec.RotateAfter, DistrustAfter: at},
-		},
-		"restore again": {
-			verb: "restore", of: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RestoreFrom: "backup"},
-			err: "spec.restoreFrom names it already; to restore from it again clear that, and wait until status.restoredFrom is clear: " +
-				`kubectl -n tenants patch virtualcluster acme --type=merge -p '{"spec": {"restoreFrom": null}}'`,
-		},
-		"restore": {verb: "restore", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RestoreFrom: "backup"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, change := range changes() {
-				if verb, _, _ := strings.Cut(change.use, " "); verb != test.verb {
-					continue
-				}
-				vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenants", Name: "acme"}, Spec: *test.of.DeepCopy()}
-				if test.rotated != "" {
-					vc.Status.Conditions = []metav1.Condition{isNot("Rotated", test.rotated, "")}
-				}
-				err := change.wish(vc, []string{"acme", "backup"}, test.value, now)
-				if test.err != "" {
-					require.EqualError(t, err, test.err)
-					return
-				}
-				require.NoError(t, err)
-				require.Empty(t, cmp.Diff(test.want, vc.Spec))
-				return
-			}
-			t.Fatal("there is no such verb")
-		})
-	}
-}
-
-// TestRead: a file has one VirtualCluster, and no field that it has not.
-func TestRead(t *testing.T) {
-	t.Parallel()
-	const good = "apiVersion: tenancy.x-k8s.io/v1alpha1\nkind: VirtualCluster\nmetadata: {name: acme}\nspec: {clusterVersionName: v1.37}\n"
-	for name, test := range map[string]struct{ text, err string }{
-		"one":         {text: good},
-		"two":         {text: good + "---\n" + good, err: "is to have one VirtualCluster, and nothing else: kubectl apply -f"},
-		"another":     {text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: acme}\n", err: "is to have one VirtualCluster, and nothing else: kubectl apply -f"},
-		"a wrong one": {text: strings.Replace(good, "clusterVersionName", "clusterversion", 1), err: `unknown field "clusterversion"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file := filepath.Join(t.TempDir(), "vc.yaml")
-			require.NoError(t, os.WriteFile(file, []byte(test.text), 0o600))
-			vc, err := read(file, "tenants")
-			if test.err != "" {
-				require.ErrorContains(t, err, test.err)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, "tenants/acme v1.37", vc.Namespace+"/"+vc.Name+" "+vc.Spec.ClusterVersionName)
-		})
-	}
-}
 
 // TestHelp: every verb says what it does, has an example, and says what is wrong with what is given, without a cluster.
 func TestHelp(t *testing.T) {
-	t.Parallel()
 	var out bytes.Buffer
 	command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
 	for _, verb := range command.Commands() {
@@ -223,92 +30,32 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestCurrent: of a kubeconfig that somebody else wrote the current context is used, and none that runs a program or has none.
-func TestCurrent(t *testing.T) {
-	t.Parallel()
-	const one = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}, {name: b, context: {cluster: b, user: a}}],
-		clusters: [{name: a, cluster: {server: "https://a"}}, {name: b, cluster: {server: "https://b"}}], users: [{name: a, user: {token: x}}]}`
-	text, err := current([]byte(strings.ReplaceAll(one, "\t", " ")))
-	require.NoError(t, err)
-	require.Contains(t, string(text), "https://a")
-	require.NotContains(t, string(text), "https://b")
-	for _, hostile := range []string{
-		`{apiVersion: v1, kind: Config, clusters: [{name: "", cluster: {server: "https://a"}}]}`,
-		strings.ReplaceAll(strings.Replace(one, "token: x", "exec: {command: sh, apiVersion: client.authentication.k8s.io/v1}", 1), "\t", " "),
-		strings.ReplaceAll(strings.Replace(one, "token: x", "tokenFile: /etc/passwd", 1), "\t", " "),
+// TestArguments: what names nothing, or too much, is refused before anything is asked.
+func TestArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"drain":                       "give the name of one super cluster",
+		"drain r1 r2":                 "give the name of one super cluster",
+		"drain r1 --each x":           "--one-by-one, --each and --from are of --all",
+		"drain r1 --one-by-one":       "--one-by-one, --each and --from are of --all",
+		"drain r1 --all --one-by-one": "--all is all super clusters",
+		"drain --all --each x":        "give --one-by-one, too",
+		"drain --all --one-by-one":    "--each is missing",
+		"drain --all --one-by-one --each x --from r1 --wait=false": "leave --wait=false out",
+		"pool r1 r2":         "accepts at most 1 arg(s)",
+		"pool -o jsonpath=x": "give one of wide, json, yaml, name",
+		"cordon":             "accepts 1 arg(s), received 0",
+		"drain pod/r1":       `"pod/r1" names no super cluster: give r1 or node/r1`,
+		"drain --all --one-by-one --each x --from pod/r1": `--from: "pod/r1" names no super cluster`,
+		"undrain node/":              `"node/" names no super cluster`,
+		"pool nodes/r1/r2":           `"nodes/r1/r2" names no super cluster`,
+		"top nodes":                  "give super-clusters, which is the default, or tenants",
+		"top tenants super-clusters": "give super-clusters, which is the default, or tenants",
+		"top -o name":                "give one of wide, json, yaml",
+		"top --sort-by pods":         `--sort-by: "pods" is none of cpu, memory, name`,
 	} {
-		_, err := current([]byte(hostile))
-		require.Error(t, err, hostile)
-	}
-}
-
-// TestFileOfCreate: the file of -o is made before anything else, for its owner alone, and is none that is there, nor a format.
-func TestFileOfCreate(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	for output, want := range map[string]string{
-		"wide": "give json, yaml or name, or a file for the kubeconfig", "JSONPath={.spec}": "give json, yaml or name, or a file", folder: "is there: name another file, or remove it",
-		filepath.Join(folder, "none", "x"): "no such file or directory",
-	} {
-		_, err := (&creation{output: output, waiting: waiting{wait: true}, dry: dryRunNone}).open()
-		require.ErrorContains(t, err, want, output)
-	}
-	_, err := (&creation{output: filepath.Join(folder, "x"), dry: dryRunNone}).open()
-	require.ErrorContains(t, err, "leave --wait=false out")
-	for _, output := range []string{"", "json", "name"} {
-		file, err := (&creation{output: output, waiting: waiting{wait: true}, dry: dryRunNone}).open()
-		require.NoError(t, err)
-		require.Nil(t, file)
-		file.discard()
-	}
-	for _, written := range []bool{false, true} {
-		file, err := (&creation{output: filepath.Join(folder, "x"), waiting: waiting{wait: true}, dry: dryRunNone}).open()
-		require.NoError(t, err)
-		info, err := file.Stat()
-		require.NoError(t, err)
-		require.Equal(t, os.FileMode(0o600), info.Mode())
-		if written {
-			require.NoError(t, file.write([]byte("x")))
-		}
-		file.discard()
-		_, err = os.Stat(filepath.Join(folder, "x"))
-		require.Equal(t, written, err == nil)
-	}
-}
-
-// TestFollow: what is waited for is said once, and again at the end, whatever the time; one that is replaced by another is gone.
-func TestFollow(t *testing.T) {
-	t.Parallel()
-	scheme := runtime.NewScheme()
-	require.NoError(t, tenancyv1alpha1.AddToScheme(scheme))
-	vc := tenant(func(vc *tenancyv1alpha1.VirtualCluster) { vc.UID = "first" }, isNot("UpToDate", "Progressing", "waiting\nfor etcd"))
-	for name, test := range map[string]struct {
-		uid     string
-		timeout time.Duration
-		said    string
-		err     string
-	}{
-		"one look":    {uid: "first", said: "   0s  waiting for etcd\n", err: "virtualcluster.tenancy.x-k8s.io/acme is not there after 0s: waiting for etcd"},
-		"two looks":   {uid: "first", timeout: lookPeriod, said: "   0s  waiting for etcd\n", err: "virtualcluster.tenancy.x-k8s.io/acme is not there after 500ms: waiting for etcd"},
-		"another one": {uid: "second", timeout: time.Minute, err: "virtualcluster.tenancy.x-k8s.io/acme: it was deleted meanwhile"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vc.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-					if _, ends := ctx.Deadline(); ends {
-						return errors.New("the look is cut off")
-					}
-					return c.Get(ctx, key, o, options...)
-				},
-			}).Build()
-			var told bytes.Buffer
-			c := &cli{IOStreams: genericiooptions.IOStreams{ErrOut: &told}}
-			wished := vc.DeepCopy()
-			wished.UID = types.UID(test.uid)
-			err := c.follow(t.Context(), cluster, wished, waiting{wait: true, timeout: test.timeout}, provisioned, state{refused: true, says: "it was deleted meanwhile"})
-			require.EqualError(t, err, test.err)
-			require.Equal(t, test.said, told.String())
-		})
+		var out bytes.Buffer
+		command := NewCommand(genericiooptions.IOStreams{In: &out, Out: &out, ErrOut: &out})
+		command.SetArgs(strings.Fields(args))
+		require.ErrorContains(t, command.ExecuteContext(t.Context()), want, args)
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
-	"github.com/superpool/superpool/internal/simulation"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/skew"
 )
 
@@ -61,7 +61,7 @@ func (f *findings) bad(check, mend, format string, arguments ...any) {
 }
 
 // check returns the command that looks whether clusters have what a pool needs.
-func (c *cli) check() *cobra.Command {
+func (c *verbs) check() *cobra.Command {
 	var k kubeconfig
 	var output string
 	command := &cobra.Command{
@@ -85,7 +85,7 @@ where one is not.`,
 }
 
 // runCheck looks at the clusters, and prints what it has found.
-func (c *cli) runCheck(ctx context.Context, k *kubeconfig, output string) error {
+func (c *verbs) runCheck(ctx context.Context, k *kubeconfig, output string) error {
 	if output != "" && output != "json" {
 		return errors.New("-o: give json, or leave it out")
 	}
@@ -119,9 +119,9 @@ func (c *cli) runCheck(ctx context.Context, k *kubeconfig, output string) error 
 }
 
 // report prints what was found.
-func (c *cli) report(found []finding, output string) error {
+func (c *verbs) report(found []finding, output string) error {
 	if output == "json" {
-		return simulation.PrintJSON(c.Out, found) //nolint:wrapcheck // it says what it did
+		return page.JSON(c.Out, found) //nolint:wrapcheck // it says what it did
 	}
 	for _, f := range found {
 		mark, word := "✓", "ok"

@@ -38,7 +38,7 @@ type initializing struct {
 }
 
 // init returns the command that sets up the meta cluster.
-func (c *cli) init() *cobra.Command {
+func (c *verbs) init() *cobra.Command {
 	var i initializing
 	command := &cobra.Command{
 		Use:   "init",
@@ -135,7 +135,7 @@ func (i *initializing) tenantPolicies() ([]*unstructured.Unstructured, error) {
 }
 
 // runInit sets up the meta cluster.
-func (c *cli) runInit(ctx context.Context, i *initializing) error {
+func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 	if err := i.check(); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (c *cli) runInit(ctx context.Context, i *initializing) error {
 	} else if err != nil {
 		return fmt.Errorf("asking the meta cluster for Clusters of Cluster API: %w", err)
 	}
-	w := &writer{cli: c, cluster: meta, dry: i.dry, force: i.force, mend: "kubectl vc init"}
+	w := &writer{verbs: c, cluster: meta, dry: i.dry, force: i.force, mend: "kubectl vc init"}
 	if err := i.keepPreset(ctx, w); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (i *initializing) keepPreset(ctx context.Context, w *writer) error {
 }
 
 // awaitEstablished waits until the meta cluster serves what definitions of objects define.
-func (c *cli) awaitEstablished(ctx context.Context, meta *cluster, i *initializing, objects []*unstructured.Unstructured) error {
+func (c *verbs) awaitEstablished(ctx context.Context, meta *cluster, i *initializing, objects []*unstructured.Unstructured) error {
 	if i.isDry() {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (c *cli) awaitEstablished(ctx context.Context, meta *cluster, i *initializi
 }
 
 // awaitAvailable waits until the Deployments among objects run as they are to.
-func (c *cli) awaitAvailable(ctx context.Context, meta *cluster, i *initializing, objects []*unstructured.Unstructured) error {
+func (c *verbs) awaitAvailable(ctx context.Context, meta *cluster, i *initializing, objects []*unstructured.Unstructured) error {
 	if i.isDry() || !i.wait {
 		return nil
 	}

@@ -23,6 +23,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 )
 
 // requestTimeout is how long a request may take where --request-timeout does not say it.
@@ -31,24 +32,17 @@ const requestTimeout = 30 * time.Second
 // systemNamespace is the namespace of Superpool in a super cluster.
 const systemNamespace = "superpool-system"
 
-// cli is what these verbs have.
-type cli struct {
+// verbs are what these commands have.
+type verbs struct {
 	genericiooptions.IOStreams
 	// flags are those by which kubectl reaches a cluster, here the meta cluster.
 	flags *genericclioptions.ConfigFlags
 }
 
-// Commands returns the verbs. flags reach the meta cluster, and superClusters completes the names of super clusters.
-func Commands(streams genericiooptions.IOStreams, flags *genericclioptions.ConfigFlags, superClusters cobra.CompletionFunc) []*cobra.Command {
-	c := &cli{IOStreams: streams, flags: flags}
-	leave := c.leave()
-	leave.ValidArgsFunction = func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return superClusters(command, args, prefix)
-	}
-	return []*cobra.Command{c.check(), c.init(), c.join(), leave}
+// Commands returns the verbs.
+func Commands(line *cli.CLI) []*cobra.Command {
+	c := &verbs{IOStreams: line.IOStreams, flags: line.Flags}
+	return []*cobra.Command{c.check(), c.init(), c.join(), line.OfSuperCluster(c.leave())}
 }
 
 // cluster is one that is reached, as an administrator does.
@@ -62,7 +56,7 @@ type cluster struct {
 }
 
 // connect reaches a cluster, and asks which one it is.
-func (c *cli) connect(ctx context.Context, config *rest.Config, name string) (*cluster, error) {
+func (c *verbs) connect(ctx context.Context, config *rest.Config, name string) (*cluster, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	if config.Timeout == 0 {
@@ -85,7 +79,7 @@ func (c *cli) connect(ctx context.Context, config *rest.Config, name string) (*c
 }
 
 // meta reaches the meta cluster, and returns the namespace that is meant, too.
-func (c *cli) meta(ctx context.Context) (*cluster, string, error) {
+func (c *verbs) meta(ctx context.Context) (*cluster, string, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // it names the kubeconfig
@@ -99,12 +93,12 @@ func (c *cli) meta(ctx context.Context) (*cluster, string, error) {
 }
 
 // say says what a person may want to know meanwhile.
-func (c *cli) say(format string, arguments ...any) {
+func (c *verbs) say(format string, arguments ...any) {
 	_, _ = fmt.Fprintln(c.ErrOut, line(fmt.Sprintf(format, arguments...))) // nobody reads it who has closed it
 }
 
 // print prints what was done.
-func (c *cli) print(format string, arguments ...any) {
+func (c *verbs) print(format string, arguments ...any) {
 	_, _ = fmt.Fprintln(c.Out, line(fmt.Sprintf(format, arguments...))) // as above
 }
 

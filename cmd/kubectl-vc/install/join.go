@@ -51,7 +51,7 @@ type joining struct {
 }
 
 // join returns the command by which a cluster joins the pool as a super cluster.
-func (c *cli) join() *cobra.Command {
+func (c *verbs) join() *cobra.Command {
 	var j joining
 	command := &cobra.Command{
 		Use:   "join ID --super-kubeconfig FILE",
@@ -114,7 +114,7 @@ func (j *joining) check() error {
 }
 
 // runJoin has a cluster join the pool.
-func (c *cli) runJoin(ctx context.Context, j *joining) error {
+func (c *verbs) runJoin(ctx context.Context, j *joining) error {
 	if err := j.check(); err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func ofSuper(id string) ([]*unstructured.Unstructured, error) {
 }
 
 // prepare applies in a super cluster what the pool needs there.
-func (c *cli) prepare(ctx context.Context, super *cluster, j *joining) error {
+func (c *verbs) prepare(ctx context.Context, super *cluster, j *joining) error {
 	objects, err := ofSuper(j.id)
 	if err != nil {
 		return err
@@ -278,18 +278,18 @@ func (c *cli) prepare(ctx context.Context, super *cluster, j *joining) error {
 }
 
 // writer returns how join writes into a cluster. What it does in a super cluster it prints beside what is printed.
-func (c *cli) writer(to *cluster, j *joining, suffix string) *writer {
-	w := &writer{cli: c, cluster: to, dry: j.dry, force: j.force, mend: "kubectl vc join " + j.id + " " + j.flags(), suffix: suffix}
+func (c *verbs) writer(to *cluster, j *joining, suffix string) *writer {
+	w := &writer{verbs: c, cluster: to, dry: j.dry, force: j.force, mend: "kubectl vc join " + j.id + " " + j.flags(), suffix: suffix}
 	if j.output != "" {
 		beside := *c
 		beside.Out = c.ErrOut
-		w.cli = &beside
+		w.verbs = &beside
 	}
 	return w
 }
 
 // takeTokens waits for the tokens of our accounts in a super cluster. A dry run does without.
-func (c *cli) takeTokens(ctx context.Context, super *cluster, r *registration, j *joining) error {
+func (c *verbs) takeTokens(ctx context.Context, super *cluster, r *registration, j *joining) error {
 	const patience = time.Minute
 	for _, account := range []string{"vc-scheduler", "syncer"} {
 		look := func(ctx context.Context) (bool, string, error) {
@@ -315,7 +315,7 @@ func (c *cli) takeTokens(ctx context.Context, super *cluster, r *registration, j
 }
 
 // handOut writes or prints what is for the meta cluster.
-func (c *cli) handOut(j *joining, files []file) error {
+func (c *verbs) handOut(j *joining, files []file) error {
 	if j.out != "" {
 		folder, names := filepath.Join(j.out, "cluster_"+j.id), make([]string, 0, len(files))
 		for _, f := range files {
@@ -346,7 +346,7 @@ func (c *cli) handOut(j *joining, files []file) error {
 }
 
 // printObject prints an object as YAML.
-func (c *cli) printObject(object *unstructured.Unstructured) error {
+func (c *verbs) printObject(object *unstructured.Unstructured) error {
 	text, err := yaml.Marshal(object.Object)
 	if err == nil {
 		_, err = fmt.Fprintf(c.Out, "---\n%s", text)
@@ -358,7 +358,7 @@ func (c *cli) printObject(object *unstructured.Unstructured) error {
 }
 
 // register applies what is for the meta cluster.
-func (c *cli) register(ctx context.Context, meta *cluster, j *joining, files []file) error {
+func (c *verbs) register(ctx context.Context, meta *cluster, j *joining, files []file) error {
 	w := c.writer(meta, j, "")
 	for _, f := range files {
 		objects, err := f.objects()
@@ -375,7 +375,7 @@ func (c *cli) register(ctx context.Context, meta *cluster, j *joining, files []f
 }
 
 // awaitReady waits until the virtual Node of a super cluster is Ready.
-func (c *cli) awaitReady(ctx context.Context, meta *cluster, j *joining) error {
+func (c *verbs) awaitReady(ctx context.Context, meta *cluster, j *joining) error {
 	if j.isDry() || !j.wait {
 		return nil
 	}

@@ -35,7 +35,7 @@ type leaving struct {
 }
 
 // leave returns the command by which a super cluster leaves the pool.
-func (c *cli) leave() *cobra.Command {
+func (c *verbs) leave() *cobra.Command {
 	var l leaving
 	command := &cobra.Command{
 		Use:   "leave ID [--super-kubeconfig FILE]",
@@ -63,7 +63,7 @@ kubectl vc join marks all of it. Killed at any moment it finishes when it is run
 }
 
 // runLeave takes a super cluster out of the pool.
-func (c *cli) runLeave(ctx context.Context, l *leaving) error {
+func (c *verbs) runLeave(ctx context.Context, l *leaving) error {
 	if err := errors.Join(checkID(l.id), l.check()); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func placedIn(ctx context.Context, meta *cluster, id string) (names []string, er
 }
 
 // awaitNoTenants waits until the syncer has removed the namespaces of tenants, before anything is taken from it.
-func (c *cli) awaitNoTenants(ctx context.Context, super *cluster, l *leaving) error {
+func (c *verbs) awaitNoTenants(ctx context.Context, super *cluster, l *leaving) error {
 	const patience = time.Minute
 	what := fmt.Sprintf("super cluster %s has namespaces of tenants", l.id)
 	err := c.await(ctx, what, min(patience, l.timeout), func(ctx context.Context) (bool, string, error) {
@@ -319,8 +319,8 @@ func (l *leaving) joined(ctx context.Context, in *cluster, kinds []kindIn) (obje
 }
 
 // leaveMeta removes a super cluster from the meta cluster. registered is its Cluster, nil for none.
-func (c *cli) leaveMeta(ctx context.Context, meta *cluster, l *leaving, registered *unstructured.Unstructured) error {
-	w := &writer{cli: c, cluster: meta, dry: l.dry}
+func (c *verbs) leaveMeta(ctx context.Context, meta *cluster, l *leaving, registered *unstructured.Unstructured) error {
+	w := &writer{verbs: c, cluster: meta, dry: l.dry}
 	if registered != nil {
 		if err := w.remove(ctx, registered); err != nil {
 			return err
@@ -357,7 +357,7 @@ func (c *cli) leaveMeta(ctx context.Context, meta *cluster, l *leaving, register
 
 // leaveSuper removes from a super cluster what join applied there, its id last: by that it is found when this is run
 // again.
-func (c *cli) leaveSuper(ctx context.Context, super *cluster, l *leaving) error {
+func (c *verbs) leaveSuper(ctx context.Context, super *cluster, l *leaving) error {
 	switch names, err := tenantNamespaces(ctx, super); {
 	case err != nil:
 		return err
@@ -368,7 +368,7 @@ func (c *cli) leaveSuper(ctx context.Context, super *cluster, l *leaving) error 
 	if err != nil {
 		return err
 	}
-	w := &writer{cli: c, cluster: super, dry: l.dry, suffix: " in " + l.id}
+	w := &writer{verbs: c, cluster: super, dry: l.dry, suffix: " in " + l.id}
 	for _, object := range objects {
 		if err := w.remove(ctx, object); err != nil {
 			return err

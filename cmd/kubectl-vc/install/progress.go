@@ -20,7 +20,7 @@ const (
 
 // await looks at something until it is done, and says how far it is when that has become something else. what is how an
 // error names it. An error of look is said, and looked at again: a cluster may be away for a while.
-func (c *cli) await(ctx context.Context, what string, timeout time.Duration, look func(ctx context.Context) (done bool, says string, err error)) error {
+func (c *verbs) await(ctx context.Context, what string, timeout time.Duration, look func(ctx context.Context) (done bool, says string, err error)) error {
 	begun, before := time.Now(), ""
 	err := wait.PollUntilContextTimeout(ctx, lookPeriod, timeout, true, func(context.Context) (bool, error) { // a look that has begun is not cut off
 		done, says, err := look(ctx)

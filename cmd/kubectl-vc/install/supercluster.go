@@ -115,7 +115,7 @@ func isOwn(host string) bool {
 }
 
 // super reaches a super cluster.
-func (c *cli) super(ctx context.Context, k *kubeconfig) (*cluster, *clientcmdapi.Cluster, error) {
+func (c *verbs) super(ctx context.Context, k *kubeconfig) (*cluster, *clientcmdapi.Cluster, error) {
 	place, config, err := k.load()
 	if err != nil {
 		return nil, nil, err

@@ -27,7 +27,7 @@ var conflictWith = regexp.MustCompile(`conflict with "([^"]*)"`)
 
 // writer writes objects into a cluster, and prints what became of each.
 type writer struct {
-	*cli
+	*verbs
 	cluster *cluster
 	dry     string
 	// force takes fields over that others own, and mend is the command that does.

@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +40,7 @@ func TestCommandRefuses(t *testing.T) {
 		want string
 	}{
 		{name: "arguments", args: []string{"r1"}, want: "unknown command"},
+		{name: "a command of kubectl vc", args: []string{"simulate"}, want: `unknown command "simulate" for "vc-scheduler"`},
 		{name: "an unknown gate", args: []string{"--feature-gates=No=true"}, want: "unrecognized feature gate: No"},
 		{name: "an unknown format of logs", args: []string{"--logging-format=xml"}, want: "Unsupported log format"},
 		{name: "a kubeconfig that is missing", args: []string{"--kubeconfig=/does/not/exist"}, want: "reading --kubeconfig: "},
@@ -65,30 +65,11 @@ func TestCommandRefuses(t *testing.T) {
 		},
 		{name: "no profiles of pods", args: []string{meta, "--pod-scheduler-config=/does/not/exist"}, want: "--pod-scheduler-config: reading the scheduler configuration: "},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(tc.name, func(t *testing.T) { // one by one: a process runs the program once
 			command := NewCommand()
 			command.SetArgs(append(tc.args, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false"))
 			require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
 		})
-	}
-}
-
-func TestRebalanceRefuses(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{args: []string{"--max-moves=0"}, want: "--max-moves: 0 is not between 1 and 1000"},
-		{args: []string{"--max-moves=1001"}, want: "--max-moves: 1001 is not between 1 and 1000"},
-		{args: []string{"-o", "xml"}, want: `--output: "xml" is no format`},
-		{args: []string{"--kubeconfig=/does/not/exist"}, want: "reading --kubeconfig: "},
-		{args: []string{"web"}, want: "unknown command"},
-	} {
-		command := NewCommand()
-		command.SetArgs(append([]string{"rebalance", "--dry-run"}, tc.args...))
-		require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
 	}
 }
 
@@ -100,86 +81,6 @@ func TestCommandHelps(t *testing.T) {
 	require.NoError(t, command.ExecuteContext(t.Context()))
 	for _, want := range []string{"--namespace-scheduler-config namespaces.yaml", "--leader-elect-namespace", "--feature-gates", "-v, --v"} {
 		require.Contains(t, out.String(), want)
-	}
-}
-
-// TestSimulate reads a pool from files: no API server is reached, and the error says what the exit code is.
-func TestSimulate(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write := func(text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "pool.yaml"), []byte(text), 0o600))
-	}
-	run := func(args ...string) (string, error) {
-		command, out := NewCommand(), &bytes.Buffer{}
-		command.SetOut(out)
-		command.SetErr(out)
-		command.SetArgs(append([]string{"simulate"}, args...))
-		err := command.ExecuteContext(t.Context())
-		return out.String(), err
-	}
-	const pool = `apiVersion: v1
-kind: Node
-metadata: {name: r1, labels: {scheduler.tenancy.x-k8s.io/super-cluster: r1}}
-status: {allocatable: {cpu: "4", memory: 8Gi, pods: "100"}}
----
-apiVersion: v1
-kind: ResourceQuota
-metadata: {namespace: web, name: quota}
-spec: {hard: {requests.cpu: %q}}
-`
-	write(fmt.Sprintf(pool, "2"))
-	out, err := run("--from", dir)
-	require.NoError(t, err)
-	require.Zero(t, ExitCode(err))
-	require.Contains(t, out, "tenant  web        1/1     r1=1        new")
-
-	write(fmt.Sprintf(pool, "6"))
-	out, err = run("--from", dir, "-o", "json")
-	require.EqualError(t, err, "1 of 1 namespaces does not fit")
-	require.Equal(t, 3, ExitCode(err))
-	require.Contains(t, out, `"why": "0/1 super clusters are available: 1 has too little free for the namespace: 6 cpu and 12Gi memory"`)
-
-	_, err = run("--from", dir, "--drain", "r3")
-	require.EqualError(t, err, "--drain: there is no super cluster r3")
-
-	write("kind: {")
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{args: []string{"--from", dir}, want: "pool.yaml, document 1: "},
-		{args: []string{"--from", "/does/not/exist"}, want: "/does/not/exist"},
-		{args: nil, want: "reading --kubeconfig: "},
-		{args: []string{"--from", dir, "-o", "xml"}, want: "--output: "},
-		{args: []string{"--from", dir, "--default-slice=no"}, want: "--default-slice: "},
-		{args: []string{"--from", dir, "--namespace-scheduler-config=/does/not/exist"}, want: "--namespace-scheduler-config: "},
-	} {
-		_, err := run(tc.args...)
-		require.ErrorContains(t, err, tc.want)
-		require.Equal(t, 1, ExitCode(err))
-	}
-}
-
-func TestExplainRefuses(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{args: nil, want: "accepts 1 arg(s)"},
-		{args: []string{"web"}, want: "either --tenant or --namespace"},
-		{args: []string{"web", "--tenant=a", "-n=b"}, want: "either --tenant or --namespace"},
-		{args: []string{"web", "-n=b", "-o=xml"}, want: "--output: "},
-		{args: []string{"web", "-n=b", "--pod=3"}, want: "--pod: "},
-		{args: []string{"web", "-n=b", "--pod-file=/does/not/exist"}, want: "--pod-file: "},
-		{args: []string{"web", "-n=b", "--pod=3", "--pod-file=a"}, want: "--pod and --pod-file name two pods"},
-		{args: []string{"web", "-n=b", "--kubeconfig=/does/not/exist"}, want: "reading --kubeconfig: "},
-	} {
-		command := NewCommand()
-		command.SetArgs(append([]string{"explain"}, tc.args...))
-		command.SetErr(&bytes.Buffer{})
-		require.ErrorContains(t, command.ExecuteContext(t.Context()), tc.want)
 	}
 }
 

@@ -28,9 +28,6 @@ func init() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 }
 
-// defaultSlice is what --default-slice is unless set. It names every resource without which no pod runs.
-const defaultSlice = `{"cpu":"2","memory":"4Gi","pods":"20"}`
-
 // Options holds the values of vc-scheduler's flags.
 type Options struct {
 	// Kubeconfig is the kubeconfig file of the meta cluster; "" means the service account of the pod.
@@ -39,7 +36,7 @@ type Options struct {
 	// built-in one.
 	NamespaceSchedulerConfig, PodSchedulerConfig string
 	// DefaultSlice is the slice size of namespaces that name none, as a JSON resource list. What it does not name is
-	// that of defaultSlice, in proportion.
+	// that of slice.Shipped, in proportion.
 	DefaultSlice string
 	// LostToleration is for how long a super cluster may not answer before what namespaces have there is placed
 	// elsewhere.
@@ -104,7 +101,7 @@ func (o *Options) registry() (frameworkruntime.Registry, error) {
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
-		DefaultSlice:           defaultSlice,
+		DefaultSlice:           slice.Shipped,
 		LostToleration:         5 * time.Minute,
 		PreemptionGrace:        10 * time.Minute,
 		QuotaGrace:             30 * time.Second,
@@ -120,11 +117,13 @@ func NewOptions() *Options {
 
 // AddFlags adds a flag for every option to fs, and those of klog and the feature gates.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	o.addKubeconfig(fs)
-	o.addNamespaceSchedulerConfig(fs)
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that vc-scheduler runs in")
+	fs.StringVar(&o.NamespaceSchedulerConfig, "namespace-scheduler-config", o.NamespaceSchedulerConfig,
+		"file with the KubeSchedulerConfiguration of the namespace scheduler; default: the built-in one")
 	fs.StringVar(&o.PodSchedulerConfig, "pod-scheduler-config", o.PodSchedulerConfig,
 		"file with the KubeSchedulerConfiguration of the pod schedulers; default: the built-in one")
-	o.addDefaultSlice(fs)
+	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice,
+		"slice size of namespaces that name none; others hold in proportion to it what their slice annotation does not name")
 	fs.DurationVar(&o.PreemptionGrace, "preemption-grace-period", o.PreemptionGrace,
 		"How long disruption budgets count for pods of namespaces that borrow room which is guaranteed to another tenant. After that they are deleted.")
 	fs.DurationVar(&o.LostToleration, "lost-toleration", o.LostToleration,
@@ -144,20 +143,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		`address of profiles under /debug/pprof/, open to everyone who reaches it, as 127.0.0.1:6060; "0" turns them off`)
 	utilfeature.DefaultMutableFeatureGate.AddFlag(fs)
 	logsapi.AddFlags(o.Logs, fs)
-}
-
-func (o *Options) addKubeconfig(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file of the meta cluster; default: the service account of the pod that vc-scheduler runs in")
-}
-
-func (o *Options) addNamespaceSchedulerConfig(fs *pflag.FlagSet) {
-	fs.StringVar(&o.NamespaceSchedulerConfig, "namespace-scheduler-config", o.NamespaceSchedulerConfig,
-		"file with the KubeSchedulerConfiguration of the namespace scheduler; default: the built-in one")
-}
-
-func (o *Options) addDefaultSlice(fs *pflag.FlagSet) {
-	fs.StringVar(&o.DefaultSlice, "default-slice", o.DefaultSlice,
-		"slice size of namespaces that name none; others hold in proportion to it what their slice annotation does not name")
 }
 
 // settings are what options and their files hold, parsed.
@@ -191,15 +176,9 @@ func (o *Options) read() (*settings, error) {
 	if read.clusterSelector, err = labels.Parse(o.ClusterSelector); err != nil {
 		return nil, fmt.Errorf("--cluster-selector: %w", err)
 	}
-	named, err := slice.ParseSize(o.DefaultSlice)
-	if err != nil {
+	if read.defaultSlice, err = slice.ParseDefault(o.DefaultSlice); err != nil {
 		return nil, fmt.Errorf("--default-slice: %w", err)
 	}
-	shipped, err := slice.ParseSize(defaultSlice)
-	if err != nil {
-		return nil, fmt.Errorf("the shipped slice size: %w", err)
-	}
-	_, read.defaultSlice = slice.Complete(nil, named, shipped)
 	if read.namespaceConfig, err = kubescheduler.LoadConfig(o.NamespaceSchedulerConfig, profiles.NamespaceScheduler); err != nil {
 		return nil, fmt.Errorf("--namespace-scheduler-config: %w", err)
 	}

@@ -71,10 +71,7 @@ places the slices over the super clusters, and picks a super cluster for each te
   vc-scheduler --kubeconfig meta.kubeconfig
 
   # Run with profiles of your own
-  vc-scheduler --namespace-scheduler-config namespaces.yaml --pod-scheduler-config pods.yaml
-
-  # Say where namespaces would go, without a cluster
-  vc-scheduler simulate --from DIR`,
+  vc-scheduler --namespace-scheduler-config namespaces.yaml --pod-scheduler-config pods.yaml`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,7 +87,6 @@ places the slices over the super clusters, and picks a super cluster for each te
 		},
 	}
 	options.AddFlags(cmd.Flags())
-	cmd.AddCommand(newSimulateCommand(), newExplainCommand(), newRebalanceCommand())
 	return cmd
 }
 

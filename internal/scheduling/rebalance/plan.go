@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/placer"
 	"github.com/superpool/superpool/internal/simulation"
@@ -125,7 +125,7 @@ func (p *pool) try(ctx context.Context, cfg *config.KubeSchedulerConfiguration, 
 
 // Order orders the moves: vc-scheduler takes each over or says why not, in an Event of the namespace. What has changed
 // since it was read is an error, and the moves before it are ordered.
-func (p *Plan) Order(ctx context.Context, meta client.Client) error {
+func (p *Plan) Order(ctx context.Context, meta client.Client, options ...client.PatchOption) error {
 	for i := range p.Moves {
 		looked := p.Moves[i].looked
 		np := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{
@@ -133,7 +133,7 @@ func (p *Plan) Order(ctx context.Context, meta client.Client) error {
 		}}
 		base := client.MergeFromWithOptions(np.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		metav1.SetMetaDataAnnotation(&np.ObjectMeta, schedulerv1alpha1.AnnotationMove, p.Moves[i].order.Encode())
-		if err := meta.Patch(ctx, np, base); err != nil {
+		if err := meta.Patch(ctx, np, base, options...); err != nil {
 			return fmt.Errorf("ordering the move of namespace %s, after %d others: %w", client.ObjectKeyFromObject(looked), i, err)
 		}
 	}
@@ -141,11 +141,7 @@ func (p *Plan) Order(ctx context.Context, meta client.Client) error {
 }
 
 // Print writes the moves, and what they gain.
-func (p *Plan) Print(out io.Writer, format simulation.Format) error {
-	if format == simulation.JSON {
-		return simulation.PrintJSON(out, p) //nolint:wrapcheck // it says that it printed
-	}
-	page := simulation.NewPage(out)
+func (p *Plan) Print(page *page.Page) {
 	if len(p.Moves) == 0 {
 		page.Line("No slices that move make larger pieces free")
 	} else {
@@ -161,5 +157,4 @@ func (p *Plan) Print(out io.Writer, format simulation.Format) error {
 	for _, one := range p.SuperClusters {
 		page.Row(one.SuperCluster, one.Before, one.After)
 	}
-	return page.Flush() //nolint:wrapcheck // it says that it printed
 }

@@ -20,6 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/kubescheduler/schedulertest"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/manifests/profiles"
@@ -66,6 +67,12 @@ func texts(moves []Move) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s/%s: %s", moves[i].Tenant, moves[i].Name, moves[i].Moves))
 	}
 	return lines
+}
+
+func printed(out *bytes.Buffer, plan *Plan) error {
+	p := page.New(out, 0)
+	plan.Print(p)
+	return p.Flush()
 }
 
 // TestFind is about what moves, and what is free then.
@@ -150,11 +157,14 @@ func TestOrder(t *testing.T) {
 		return np
 	}
 	plan := find(t, poolOf(stored("busy"), stored("web")), 10)
-	for _, format := range []simulation.Format{simulation.Table, simulation.JSON} {
-		want, err := os.ReadFile(filepath.Join("testdata", "plan."+string(format)))
+	for name, print := range map[string]func(out *bytes.Buffer) error{
+		"plan.table": func(out *bytes.Buffer) error { return printed(out, plan) },
+		"plan.json":  func(out *bytes.Buffer) error { return page.JSON(out, plan) },
+	} {
+		want, err := os.ReadFile(filepath.Join("testdata", name))
 		require.NoError(t, err)
 		var got bytes.Buffer
-		require.NoError(t, plan.Print(&got, format))
+		require.NoError(t, print(&got))
 		require.Empty(t, cmp.Diff(string(want), got.String()))
 	}
 	require.Empty(t, stored("web").Annotations, "a dry run")
@@ -168,6 +178,6 @@ func TestOrder(t *testing.T) {
 	none := find(t, poolOf(), 10)
 	require.NoError(t, none.Order(t.Context(), meta))
 	var out bytes.Buffer
-	require.NoError(t, none.Print(&out, simulation.Table))
+	require.NoError(t, printed(&out, none))
 	require.Contains(t, out.String(), "No slices that move make larger pieces free\n")
 }

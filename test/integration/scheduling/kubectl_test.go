@@ -20,6 +20,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	kubectlvc "github.com/superpool/superpool/cmd/kubectl-vc/app"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 )
 
 // operator is who runs kubectl vc, with the rights that its help names and no others.
@@ -30,7 +31,8 @@ func (w *world) operator(t *testing.T) *operator {
 	const name = "pool-operator"
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch"}},
-		{APIGroups: []string{schedulerv1alpha1.GroupVersion.Group}, Resources: []string{"namespaceplacements"}, Verbs: []string{"list"}},
+		{APIGroups: []string{schedulerv1alpha1.GroupVersion.Group}, Resources: []string{"namespaceplacements"}, Verbs: []string{"list", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
 		{APIGroups: []string{tenancyv1alpha1.GroupVersion.Group}, Resources: []string{"virtualclusters"}, Verbs: []string{"get", "list"}},
 	}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -59,7 +61,7 @@ func (o *operator) vc(t *testing.T, args ...string) (printed, said string, code 
 	if err != nil {
 		told.WriteString(err.Error())
 	}
-	return out.String(), told.String(), kubectlvc.ExitCode(err)
+	return out.String(), told.String(), cli.ExitCode(err)
 }
 
 // does runs kubectl vc, and holds that it prints what is wanted and nothing else.
@@ -129,6 +131,9 @@ func TestPoolByKubectl(t *testing.T) {
 		"list":               "tenant - Ready 1/1 100m/100m 100Mi/100Mi",
 		"list -A":            "default tenant - Ready 1/1",
 		"describe tenant":    "by-kubectl: 1 of 1 slice, quota cpu=100m memory=100Mi",
+		"pool node/" + here:  "default/tenant by-kubectl 1 100m 100Mi",
+		"top":                here + " 1 cpu 100 ? 100m 0% 0",
+		"top tenants":        "default/tenant 1/1 cpu 100m 100m 0% 0",
 		"__complete drain r": "r1 r2 :4",
 	} {
 		printed, said, code := o.vc(t, strings.Fields(verb)...)

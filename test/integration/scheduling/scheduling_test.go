@@ -331,7 +331,7 @@ func TestPlacementsOnRequest(t *testing.T) {
 	require.False(t, w.hasEvent(t, "ResourceQuota", "anew/quota", "PlacementsRestored"))
 }
 
-// TestAMoveThatIsOrdered is what vc-scheduler rebalance writes, taken over and held against the tenant's policy: the
+// TestAMoveThatIsOrdered is what kubectl vc rebalance writes, taken over and held against the tenant's policy: the
 // second one comes too soon.
 func TestAMoveThatIsOrdered(t *testing.T) {
 	w := shared

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/superpool/superpool/cmd/kubectl-vc/text"
+	"github.com/superpool/superpool/internal/page"
+)
+
+// Output is how what was found is printed: "" for a table.
+type Output string
+
+// The formats.
+const (
+	OutputTable Output = ""
+	OutputWide  Output = "wide"
+	OutputJSON  Output = "json"
+	OutputYAML  Output = "yaml"
+	OutputName  Output = "name"
+)
+
+// AddTo adds the flag, with its completion, for some formats besides a table: all of them where none is named.
+func (o *Output) AddTo(command *cobra.Command, formats ...Output) {
+	if len(formats) == 0 {
+		formats = []Output{OutputWide, OutputJSON, OutputYAML, OutputName}
+	}
+	names := make([]string, len(formats))
+	for i, format := range formats {
+		names[i] = string(format)
+	}
+	last := len(names) - 1
+	usage := fmt.Sprintf("how to print: %s or %s; default: a table", strings.Join(names[:last], ", "), names[last])
+	command.Flags().VarP(&outputFlag{Output: o, names: names}, "output", "o", usage)
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+}
+
+// outputFlag is the flag of an Output that may have some values.
+type outputFlag struct {
+	*Output
+	names []string
+}
+
+// String implements pflag.Value.
+func (o *outputFlag) String() string {
+	if o.Output == nil {
+		return ""
+	}
+	return string(*o.Output)
+}
+
+// Set implements pflag.Value.
+func (o *outputFlag) Set(text string) error {
+	switch {
+	case text == "table":
+		*o.Output = OutputTable
+	case slices.Contains(o.names, text):
+		*o.Output = Output(text)
+	default:
+		return fmt.Errorf("give one of %s", strings.Join(o.names, ", "))
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*outputFlag) Type() string { return "format" }
+
+// Show prints what was found: value for programs, names of objects as kubectl has them, or a table.
+func (c *CLI) Show(o Output, value any, names []string, table func(p *page.Page)) error {
+	switch o {
+	case OutputJSON:
+		return page.JSON(c.Out, value) //nolint:wrapcheck // it says what it did
+	case OutputYAML:
+		return page.YAML(c.Out, value) //nolint:wrapcheck // as above
+	case OutputName:
+		table = func(p *page.Page) {
+			for _, name := range names {
+				p.Line("%s", name)
+			}
+		}
+	case OutputTable, OutputWide:
+	}
+	p := page.New(c.Out, c.width())
+	table(p)
+	return p.Flush() //nolint:wrapcheck // as above
+}
+
+// ShowNone prints that nothing was found: value for programs, or a sentence beside what is printed.
+func (c *CLI) ShowNone(o Output, value any, sentence string) error {
+	if o == OutputTable || o == OutputWide {
+		_, _ = fmt.Fprintln(c.ErrOut, sentence) // nobody reads it who has closed it
+		return nil
+	}
+	return c.Show(o, value, nil, nil)
+}
+
+// width returns how wide the terminal of the output is, 0 where it is none.
+func (c *CLI) width() int {
+	if out, isFile := c.Out.(*os.File); isFile {
+		if width, _, err := term.GetSize(int(out.Fd())); err == nil {
+			return width
+		}
+	}
+	return 0
+}
+
+// Width returns how wide text is to be.
+func (c *CLI) Width() int { return cmp.Or(c.width(), text.Narrow) }
