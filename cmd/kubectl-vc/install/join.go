@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/manifests"
 )
@@ -80,9 +81,9 @@ vc-scheduler-token of superpool-system first: the old one ends at once, and a sy
 		},
 	}
 	const patience = 5 * time.Minute
-	j.common.addFlags(command.Flags(), patience)
-	j.addWait(command.Flags())
-	j.kubeconfig.addFlags(command)
+	j.dry.AddFlags(command.Flags())
+	j.AddFlagsFor(command.Flags(), patience)
+	j.addFlags(command)
 	command.Flags().StringVar(&j.image, "image", "", "image of the syncer; default: that of this version")
 	command.Flags().StringVar(&j.registry, "image-registry", "", "what is before the name of the image, as registry.example.com/superpool; default: that of this version")
 	command.Flags().StringVar(&j.out, "out", "", "folder in which cluster_ID is written, in the place of applying it in the meta cluster")
@@ -110,7 +111,7 @@ func (j *joining) check() error {
 	if j.output != "" && (j.output != "yaml" || j.out != "") {
 		return errors.New("-o: give yaml, without --out, or leave it out")
 	}
-	return errors.Join(checkID(j.id), j.common.check(), j.values().Validate())
+	return errors.Join(checkID(j.id), j.values().Validate())
 }
 
 // runJoin has a cluster join the pool.
@@ -281,9 +282,9 @@ func (c *verbs) prepare(ctx context.Context, super *cluster, j *joining) error {
 func (c *verbs) writer(to *cluster, j *joining, suffix string) *writer {
 	w := &writer{verbs: c, cluster: to, dry: j.dry, force: j.force, mend: "kubectl vc join " + j.id + " " + j.flags(), suffix: suffix}
 	if j.output != "" {
-		beside := *c
+		beside := *c.CLI
 		beside.Out = c.ErrOut
-		w.verbs = &beside
+		w.verbs = &verbs{&beside}
 	}
 	return w
 }
@@ -292,23 +293,20 @@ func (c *verbs) writer(to *cluster, j *joining, suffix string) *writer {
 func (c *verbs) takeTokens(ctx context.Context, super *cluster, r *registration, j *joining) error {
 	const patience = time.Minute
 	for _, account := range []string{"vc-scheduler", "syncer"} {
-		look := func(ctx context.Context) (bool, string, error) {
+		look := func(ctx context.Context) (cli.State, error) {
 			made, err := token(ctx, super, account)
 			r.tokens[account] = made
-			if made != "" || err != nil {
-				return made != "", "", err
-			}
-			return false, "waiting for the token in Secret " + systemNamespace + "/" + account + "-token", nil
+			return cli.State{Done: made != "", Says: "waiting for it: does the super cluster's kube-controller-manager run?"}, err
 		}
 		if j.isDry() {
-			if _, _, err := look(ctx); err != nil {
+			if _, err := look(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		what := fmt.Sprintf("the super cluster made no token in Secret %s/%s-token (does its kube-controller-manager run?)", systemNamespace, account)
-		if err := c.await(ctx, what, patience, look); err != nil {
-			return err
+		w := cli.Waiting{Wait: true, Timeout: patience}
+		if err := c.Await(ctx, "the token in Secret "+systemNamespace+"/"+account+"-token of the super cluster", w, look); err != nil {
+			return err //nolint:wrapcheck // it says what it did
 		}
 	}
 	return nil
@@ -376,19 +374,19 @@ func (c *verbs) register(ctx context.Context, meta *cluster, j *joining, files [
 
 // awaitReady waits until the virtual Node of a super cluster is Ready.
 func (c *verbs) awaitReady(ctx context.Context, meta *cluster, j *joining) error {
-	if j.isDry() || !j.wait {
+	if j.isDry() || !j.Wait {
 		return nil
 	}
-	err := c.await(ctx, "super cluster "+j.id+" is not Ready", j.timeout, func(ctx context.Context) (bool, string, error) {
+	err := c.Await(ctx, "super cluster "+j.id, j.step("Ready"), func(ctx context.Context) (cli.State, error) {
 		node, err := virtualNode(ctx, meta, j.id)
 		if err != nil || node == nil {
-			return false, waitsForScheduler, err
+			return cli.State{Says: waitsForScheduler}, err
 		}
 		ready := condition(node, corev1.NodeReady)
 		if ready == nil {
-			return false, waitsForScheduler, nil
+			return cli.State{Says: waitsForScheduler}, nil
 		}
-		return ready.Status == corev1.ConditionTrue, ready.Message, nil
+		return cli.State{Done: ready.Status == corev1.ConditionTrue, Says: ready.Message}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w. It goes on to join: kubectl describe node %s, kubectl -n vc-manager logs -l app.kubernetes.io/name=vc-scheduler", err, j.id)

@@ -35,6 +35,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	kubectlvc "github.com/superpool/superpool/cmd/kubectl-vc/app"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	syncer "github.com/superpool/superpool/cmd/syncer/app"
 	scheduler "github.com/superpool/superpool/cmd/vc-scheduler/app"
 	"github.com/superpool/superpool/test/builders"
@@ -136,7 +137,7 @@ func (w *world) failed(t *testing.T, line string) map[string]string {
 	t.Helper()
 	printed, said, err := w.vc(t, line+" -o json")
 	require.ErrorContains(t, err, "checks failed", said)
-	require.Equal(t, 1, kubectlvc.ExitCode(err))
+	require.Equal(t, 1, cli.ExitCode(err))
 	var found []struct {
 		Cluster, Check, Mend string
 		OK                   bool
@@ -290,7 +291,7 @@ func TestInstall(t *testing.T) {
 	left := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left", Labels: map[string]string{tenancyv1alpha1.LabelCluster: "key"}}}
 	theirs := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "superpool:theirs"}}
 	require.NoError(t, controlplane.Create(t.Context(), w.inSuper, left, theirs))
-	w.refuses(t, "leave r1 SUPER --timeout=1s", "super cluster r1 has namespaces of tenants after 1s: waiting for the syncer to remove namespaces of tenants: left")
+	w.refuses(t, "leave r1 SUPER --timeout=1s", "super cluster r1 is not free of namespaces of tenants after 1s: waiting for the syncer to remove namespaces of tenants: left")
 	require.NoError(t, w.inSuper.Delete(t.Context(), left))
 	require.Contains(t, w.does(t, "leave r1 SUPER"), "configmap/supercluster-info deleted in r1")
 	require.Empty(t, versions(t, w.inSuper))
