@@ -420,15 +420,15 @@ func checkSuper(ctx context.Context, k *kubeconfig, super, meta *cluster, server
 // owner looks whose a super cluster is. id is "" where it has none.
 func (f *findings) owner(ctx context.Context, k *kubeconfig, meta *cluster, id string) {
 	const check = "id and pool"
-	err := checkID(id)
-	if err == nil {
-		err = k.owned(ctx, f.cluster, meta, id)
+	err := k.owned(ctx, f.cluster, meta, id)
+	if err == nil && id != "" {
+		err = checkID(id)
 	}
 	switch {
-	case id == "":
-		f.good(check, "none yet: %s ID %s", rejoin, k.flags())
 	case err != nil:
 		f.bad(check, "give it the ID, or the pool, that the line above names", "%v", err)
+	case id == "":
+		f.good(check, "none yet: %s ID %s", rejoin, k.flags())
 	default:
 		f.good(check, "super cluster %s, which no other pool has", id)
 	}

@@ -53,7 +53,7 @@ What VirtualClusters get that name no policy says --policies: "closed" is the le
 the TenantPolicies of these names. Without the flag that stays what it is.
 
 What others have set of what is applied is not taken over, but told. With -o yaml it prints everything, in order, and asks no
-cluster: for a repository from which something else applies it.`,
+cluster: for a repository from which something else applies it. Without --policies that is "closed".`,
 		Example: `  kubectl vc init
   kubectl vc init --policies=standard --image-registry=mirror.example.com/superpool
   kubectl vc init --dry-run=server
@@ -68,7 +68,7 @@ cluster: for a repository from which something else applies it.`,
 	flags.StringVar(&i.values.Registry, "image-registry", "", "what is before the names of images, as registry.example.com/superpool; default: that of this version")
 	flags.StringToStringVar(&i.values.Images, "image", nil, "image of a program, as vc-scheduler=registry.example.com/vc-scheduler:v1; may be given several times")
 	flags.BoolVar(&i.withoutManager, "without-vc-manager", false, "leave vc-manager out: all tenants are imported")
-	flags.StringVar(&i.policies, "policies", "", "what tenants may whose VirtualCluster names no policy: closed, standard or trusted; default: as it is, and closed at first")
+	flags.StringVar(&i.policies, "policies", "", "what tenants may whose VirtualCluster names no policy: closed, standard or trusted; default: as it is, and closed at first and with -o")
 	flags.StringVarP(&i.output, "output", "o", "", `"yaml": print what would be applied, and ask no cluster`)
 	flags.BoolVar(&i.force, "force-conflicts", false, "take over what others have set of what is applied")
 	for name, values := range map[string][]string{"policies": presets, "output": {"yaml"}} {

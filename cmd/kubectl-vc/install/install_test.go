@@ -67,6 +67,7 @@ func TestArguments(t *testing.T) {
 		"join r1 --image a,b":                                    "is no reference of an image",
 		"join r1 --super-context y --super-kubeconfig " + good:   `cannot locate context y`,
 		"join r1 --super-kubeconfig " + write("none", "ftp://x"): "",
+		"join r1 --super-kubeconfig " + write("password", "https://me:secret@192.0.2.1:6443"): "has a user name in it",
 		"leave R1":                    `ID "R1" is not a DNS label`,
 		"leave r1 --dry-run=perhaps":  "give none, client or server",
 		"leave r1":                    "/nowhere/kubeconfig",

@@ -14,10 +14,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -130,6 +132,9 @@ func (c *verbs) runJoin(ctx context.Context, j *joining) error {
 	if isOwn(host) && !j.isElsewhere() {
 		c.say("warning: %s is an address of this machine, by which no pod of the meta cluster reaches the super cluster", place.Server)
 	}
+	if place.InsecureSkipTLSVerify {
+		c.say("warning: insecure-skip-tls-verify of %s holds for our programs, too: whoever is between gets their tokens", j.file)
+	}
 	meta, namespace, err := c.meta(ctx)
 	if err != nil {
 		return err
@@ -141,7 +146,7 @@ func (c *verbs) runJoin(ctx context.Context, j *joining) error {
 	if err := errors.Join(j.owned(ctx, super, meta, j.id), j.fits(ctx, meta, r)); err != nil {
 		return err
 	}
-	if err := c.prepare(ctx, super, j); err != nil {
+	if err := c.prepare(ctx, super, meta, j); err != nil {
 		return j.again(err)
 	}
 	if err := c.takeTokens(ctx, super, r, j); err != nil {
@@ -204,8 +209,19 @@ func (j *joining) fits(ctx context.Context, meta *cluster, r *registration) erro
 	return nil
 }
 
-// clusterOf returns a Cluster of Cluster API, nil for none.
+// clusterOf returns a Cluster of Cluster API, nil for none. One that join made for the same super cluster in another
+// namespace is an error: vc-scheduler may not have seen it yet.
 func clusterOf(ctx context.Context, meta *cluster, kind schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	joined := &metav1.PartialObjectMetadataList{}
+	joined.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := meta.List(ctx, joined, client.MatchingLabels{schedulerv1alpha1.LabelJoined: key.Name}); err != nil {
+		return nil, fmt.Errorf("listing Clusters: %w", err)
+	}
+	for i := range joined.Items {
+		if other := client.ObjectKeyFromObject(&joined.Items[i]); other != key {
+			return nil, fmt.Errorf("super cluster %s is Cluster %s already, and not %s: give its namespace by -n", key.Name, other, key)
+		}
+	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(kind)
 	err := meta.Get(ctx, key, found)
@@ -263,8 +279,8 @@ func ofSuper(id string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// prepare applies in a super cluster what the pool needs there.
-func (c *verbs) prepare(ctx context.Context, super *cluster, j *joining) error {
+// prepare applies in a super cluster what the pool needs there, and records whose it is.
+func (c *verbs) prepare(ctx context.Context, super, meta *cluster, j *joining) error {
 	objects, err := ofSuper(j.id)
 	if err != nil {
 		return err
@@ -275,6 +291,27 @@ func (c *verbs) prepare(ctx context.Context, super *cluster, j *joining) error {
 			return err
 		}
 	}
+	return j.claim(ctx, w, meta)
+}
+
+// claim records in a super cluster whose it is, as its syncer does: until that has started, another pool could take it
+// under the same id.
+func (j *joining) claim(ctx context.Context, w *writer, meta *cluster) error {
+	record := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: authority},
+		Data:       map[string]string{authorityID: j.id, authorityMeta: string(meta.uid)},
+	}
+	if j.isDry() {
+		return nil
+	}
+	switch err := w.cluster.Create(ctx, record.DeepCopy()); {
+	case apierrors.IsAlreadyExists(err):
+		return j.owned(ctx, w.cluster, meta, j.id)
+	case err != nil:
+		return fmt.Errorf("recording whose %s is: %w", w.cluster.name, err)
+	}
+	w.did(record, "created")
 	return nil
 }
 

@@ -126,7 +126,7 @@ func (l *leaving) look(ctx context.Context, super, meta *cluster) (s standing, e
 	if s.cluster, err = l.registered(ctx, meta, s.node); err != nil {
 		return s, err
 	}
-	if s.made, err = l.joined(ctx, meta, metaKinds(l.namespace)); err != nil {
+	if s.made, err = l.joined(ctx, meta, metaKinds()); err != nil {
 		return s, err
 	}
 	if super != nil {
@@ -273,22 +273,17 @@ type kindIn struct {
 	namespace string
 }
 
-// metaKinds are those of the meta cluster, in the order in which they are removed, but for the Cluster. namespace is
-// that of the Cluster.
-func metaKinds(namespace string) []kindIn {
+// metaKinds are those of the meta cluster, in the order in which they are removed, but for the Cluster.
+func metaKinds() []kindIn {
 	const manager = tenancyv1alpha1.ManagerNamespace
-	kinds := []kindIn{
+	return []kindIn{
 		{appsv1.SchemeGroupVersion.WithKind("Deployment"), manager},
 		{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), manager}, // by component manifests/shards
 		{rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ""},
 		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), manager},
 		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), manager},
-		{corev1.SchemeGroupVersion.WithKind("Secret"), manager},
+		{corev1.SchemeGroupVersion.WithKind("Secret"), ""}, // also where the Cluster was, which may be gone
 	}
-	if namespace != manager {
-		kinds = append(kinds, kindIn{corev1.SchemeGroupVersion.WithKind("Secret"), namespace})
-	}
-	return kinds
 }
 
 // superKinds are those of a super cluster, in the order in which they are removed, but for its id. What is in
@@ -340,7 +335,7 @@ func (c *verbs) leaveMeta(ctx context.Context, meta *cluster, l *leaving, regist
 			return err
 		}
 	}
-	objects, err := l.joined(ctx, meta, metaKinds(l.namespace))
+	objects, err := l.joined(ctx, meta, metaKinds())
 	if err != nil {
 		return err
 	}

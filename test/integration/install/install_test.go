@@ -241,12 +241,18 @@ func TestInstall(t *testing.T) {
 	require.Contains(t, w.does(t, "init --wait=false --policies=standard"), "deployment.apps/vc-manager created")
 	require.Empty(t, w.does(t, "init --wait=false"), "nothing is to be changed, and what --policies said stays")
 
+	w.refuses(t, "join r1 --super-kubeconfig "+w.file("meta"), "is the meta cluster itself")
+	w.refuses(t, "leave r1 --super-kubeconfig "+w.file("meta"), "is the meta cluster itself")
+	require.True(t, apierrors.IsNotFound(w.inMeta.Get(t.Context(), types.NamespacedName{Name: "superpool-system"}, &corev1.Namespace{})))
 	w.does(t, "join r1 SUPER --dry-run=client")
 	w.does(t, "join r1 SUPER --dry-run=server")
 	require.Empty(t, versions(t, w.inSuper), "dry runs write nothing")
 	require.NoError(t, controlplane.CreateNode(t.Context(), w.inSuper, builders.Node("n1", "cpu", "100", "memory", "100Gi", "pods", "1000").Obj()))
 	_, _, err := w.vc(t, "join r1 SUPER --timeout=1s")
 	require.ErrorContains(t, err, "super cluster r1 is not Ready after 1s: waiting for vc-scheduler")
+	w.foreign(t) // also before its syncer has ever run
+	w.refuses(t, "join r1 SUPER -n vc-manager", "is Cluster default/r1 already")
+	w.refuses(t, "leave r1 SUPER -n vc-manager", "is Cluster default/r1 already")
 	run := func() (stop func()) {
 		return w.program(t, "vc-scheduler", "--kubeconfig", w.account(t, "vc-scheduler"), "--quota-grace=1s")
 	}
@@ -332,7 +338,7 @@ func (w *world) foreign(t *testing.T) {
 	t.Helper()
 	key := types.NamespacedName{Namespace: "superpool-system", Name: "authority"}
 	record := &corev1.ConfigMap{}
-	eventually(t, func() bool { return w.inSuper.Get(t.Context(), key, record) == nil }, "the syncer records whose the super cluster is")
+	eventually(t, func() bool { return w.inSuper.Get(t.Context(), key, record) == nil }, "it is recorded whose the super cluster is")
 	ours := record.Data["meta"]
 	record.Data["meta"] = "another"
 	require.NoError(t, w.inSuper.Update(t.Context(), record))
