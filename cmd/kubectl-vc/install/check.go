@@ -420,11 +420,7 @@ func checkSuper(ctx context.Context, k *kubeconfig, super, meta *cluster, server
 // owner looks whose a super cluster is. id is "" where it has none.
 func (f *findings) owner(ctx context.Context, k *kubeconfig, meta *cluster, id string) {
 	const check = "id and pool"
-	err := k.owned(ctx, f.cluster, meta, id)
-	if err == nil && id != "" {
-		err = checkID(id)
-	}
-	switch {
+	switch err := k.owned(ctx, f.cluster, meta, id); {
 	case err != nil:
 		f.bad(check, "give it the ID, or the pool, that the line above names", "%v", err)
 	case id == "":

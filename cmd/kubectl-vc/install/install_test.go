@@ -270,6 +270,22 @@ func TestLeaveRefuses(t *testing.T) {
 	}
 }
 
+// TestOwnedNamesNoCommand: what an administrator of a super cluster writes as its id is no part of a command that is said.
+func TestOwnedNamesNoCommand(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
+	of := func(namespace, name, key string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{key: "r2; reboot"}}
+	}
+	for _, record := range []*corev1.ConfigMap{of("kube-system", "supercluster-info", "id"), of(systemNamespace, authority, authorityID)} {
+		super := &cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(record).Build(), uid: "super"}
+		err := (&kubeconfig{file: "f"}).owned(t.Context(), super, &cluster{uid: "meta"}, "r1")
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "leave r2; reboot")
+	}
+}
+
 // TestPlacedIn: a namespace that holds anything in a super cluster keeps it in the pool, whatever its conditions say.
 func TestPlacedIn(t *testing.T) {
 	t.Parallel()

@@ -131,7 +131,15 @@ func (c *verbs) super(ctx context.Context, k *kubeconfig) (*cluster, *clientcmda
 
 // superID returns the ConfigMap with the id of a super cluster, nil where it has none.
 func superID(ctx context.Context, super client.Reader) (*corev1.ConfigMap, error) {
-	return configMap(ctx, super, types.NamespacedName{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName})
+	name := types.NamespacedName{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName}
+	info, err := configMap(ctx, super, name)
+	if err != nil || info == nil {
+		return nil, err
+	}
+	if err := checkID(info.Data[schedulerv1alpha1.SuperClusterInfoKey]); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s of the super cluster: %w", name, err) // and no command is made of it
+	}
+	return info, nil
 }
 
 // configMap returns a ConfigMap, nil where there is none.
@@ -179,8 +187,12 @@ func (k *kubeconfig) owned(ctx context.Context, super, meta *cluster, id string)
 	case err != nil:
 		return err
 	case record != nil && types.UID(record.Data[authorityMeta]) != meta.uid:
+		has := record.Data[authorityID]
+		if checkID(has) != nil {
+			has = "ID"
+		}
 		return fmt.Errorf("%s is in the pool of another meta cluster, whose namespace kube-system has UID %s, and here it is %s: kubectl vc leave %s there. "+
-			"Where that pool is gone, and all that tenants run here may be deleted: %s", super.name, record.Data[authorityMeta], meta.uid, record.Data[authorityID],
+			"Where that pool is gone, and all that tenants run here may be deleted: %s", super.name, record.Data[authorityMeta], meta.uid, has,
 			k.command("delete configmap -n "+systemNamespace+" "+authority))
 	}
 	if id == "" {
