@@ -17,7 +17,7 @@ NAME=demo
 set_up_control_planes() {
   step "Start four control planes: meta, r1, r2 and the tenant's, $TENANT"
   local name
-  for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok controlplane vc-scheduler syncer; do
+  for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok controlplane vc-scheduler syncer kubectl-vc; do
     [[ -x $BIN/$name ]] || fail "bin/$name is missing: make demo builds it"
   done
   stop_pool
@@ -31,7 +31,7 @@ set_up_control_planes() {
 set_up_supers() {
   local id
   for id in "${SUPERS[@]}"; do
-    step "Join super cluster $id: two fake nodes, and what setup-supercluster.sh writes"
+    step "Join super cluster $id: two fake nodes, and what kubectl vc join writes"
     fake_nodes | super "$id" apply -f -
     join_super "$id"
   done

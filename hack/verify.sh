@@ -73,7 +73,7 @@ check_logging() { # Structured and contextual: the logger comes from the context
 
 check_kustomize() {
   local dir failed=0
-  for dir in manifests/base manifests/demo manifests/single manifests/samples manifests/vc-manager manifests/vn-agent/node manifests/vn-agent/apiserver manifests/samples/shards manifests/samples/overlay/meta manifests/samples/overlay/policies manifests/samples/monitoring manifests/monitoring/vn-agent; do
+  for dir in manifests/base manifests/demo manifests/single manifests/syncer manifests/samples manifests/vc-manager manifests/vn-agent/node manifests/vn-agent/apiserver manifests/samples/shards manifests/samples/overlay/meta manifests/samples/overlay/policies manifests/samples/monitoring manifests/monitoring/vn-agent; do
     bin/kustomize build "$dir" >/dev/null || failed=1
   done
   return "$failed"

@@ -117,7 +117,7 @@ var targets = []target{
 	{name: "vulnerabilities", timeout: 30 * time.Minute, make: []string{"vulnerabilities"}, nightly: true, inputs: dependsOn()},
 	{
 		name: "release", timeout: time.Hour, make: []string{"release", "VERSION=v0.0.0-nightly", "REGISTRY=registry.example.com/superpool", "FORCE=1"}, nightly: true,
-		inputs: dependsOn("CHANGELOG.md", "docs/operating.md", "hack/gobuild.sh", "hack/release", "hack/setup-supercluster.sh", "hack/setup-vn-agent.sh", "LICENSE"),
+		inputs: dependsOn("CHANGELOG.md", "docs/operating.md", "hack/gobuild.sh", "hack/release", "hack/setup-vn-agent.sh", "LICENSE"),
 	},
 	{name: "bench", timeout: time.Hour, make: []string{"bench", "BENCH_COUNT=1"}, nightly: true, inputs: program},
 	{name: "conformance", timeout: 3 * time.Hour, make: []string{"test-conformance"}, nightly: true, inputs: dependsOn("test/conformance", "hack/realnodes")},

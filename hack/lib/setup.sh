@@ -42,7 +42,7 @@ set_up_meta() {
 # default ID.kubeconfig.
 join_super() {
   local id=$1
-  show "$ROOT/hack/setup-supercluster.sh" "$id" --kubeconfig "${2:-$id.kubeconfig}"
+  show "$BIN/kubectl-vc" join "$id" --kubeconfig meta.kubeconfig --super-kubeconfig "${2:-$id.kubeconfig}" --out .
   act kubectl --kubeconfig meta.kubeconfig apply -f "cluster_$id/cluster-cr.yaml" -f "cluster_$id/secret-for-scheduler.yaml" \
     -f "cluster_$id/secret-for-vc-syncer.yaml" -f "cluster_$id/vc-syncer-rbac.yaml"
   show kubectl --kubeconfig meta.kubeconfig apply --dry-run=server -f "cluster_$id/vc-syncer.yaml"

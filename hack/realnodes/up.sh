@@ -201,7 +201,7 @@ set_up_policy() {
 [[ $VN_AGENT_MODE =~ ^(node|apiserver)$ ]] || { echo "realnodes: VN_AGENT_MODE=$VN_AGENT_MODE is neither node nor apiserver" >&2; exit 1; }
 "$HERE/check.sh" --bed || exit
 for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy pause \
-  etcdctl etcdutl registry vc-manager vc-scheduler syncer vn-agent controlplane nftpolicy; do
+  etcdctl etcdutl registry kubectl-vc vc-manager vc-scheduler syncer vn-agent controlplane nftpolicy; do
   [[ -x $BIN/$program ]] || { echo "realnodes: bin/$program is missing: make realnodes builds it" >&2; exit 1; }
 done
 [[ -s $IMAGES/pause.name ]] || { echo "realnodes: bin/images is missing: make realnodes makes it" >&2; exit 1; }

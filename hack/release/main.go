@@ -54,6 +54,8 @@ type release struct {
 	// revision is the commit, created its time: that of everything, so that it depends on the commit alone.
 	revision string
 	created  time.Time
+	// linked is what kubectl-vc names images by: NAME=REFERENCE of each, with commas between them.
+	linked string
 	// modules are those in the binaries, as PATH@VERSION.
 	modules map[string]bool
 	push    bool
@@ -170,32 +172,35 @@ func (r *release) write(ctx context.Context, work string) ([]*packed, error) {
 	r.modules = map[string]bool{}
 	var images []*packed
 	for _, platform := range imagePlatforms {
-		packages := []string{"./cmd/" + cli}
+		var packages, names []string
 		for _, program := range programs {
-			packages = append(packages, "./cmd/"+program.name)
+			packages, names = append(packages, "./cmd/"+program.name), append(names, program.name)
 		}
 		if err := r.build(ctx, platform, work, packages...); err != nil {
 			return nil, err
 		}
-		if err := r.start(ctx, platform, work); err != nil {
+		if err := r.start(ctx, platform, work, names...); err != nil {
 			return nil, err
 		}
 	}
+	var linked []string
 	for _, program := range programs {
 		image, err := r.pack(program, work)
 		if err != nil {
 			return nil, err
 		}
-		images = append(images, image)
+		images, linked = append(images, image), append(linked, image.name+"="+image.reference())
 	}
+	r.linked = strings.Join(linked, ",")
 	if err := r.writeLayout(images); err != nil {
 		return nil, err
 	}
 	for _, platform := range cliPlatforms {
-		if platform.OS != "linux" {
-			if err := r.build(ctx, platform, work, "./cmd/"+cli); err != nil {
-				return nil, err
-			}
+		if err := r.build(ctx, platform, work, "./cmd/"+cli); err != nil {
+			return nil, err
+		}
+		if err := r.start(ctx, platform, work, cli); err != nil {
+			return nil, err
 		}
 		if err := r.writeCLI(platform, work); err != nil {
 			return nil, err
@@ -211,7 +216,7 @@ func (r *release) write(ctx context.Context, work string) ([]*packed, error) {
 func (r *release) build(ctx context.Context, platform v1.Platform, work string, packages ...string) error {
 	const kubernetes = "-X k8s.io/component-base/version."
 	flags := strings.Join([]string{
-		"-s -w", "-X " + module + "/internal/version.version=" + r.version,
+		"-s -w", "-X " + module + "/internal/version.version=" + r.version, "-X " + module + "/manifests.images=" + r.linked,
 		kubernetes + "gitVersion=v0.0.0+" + r.version, kubernetes + "gitCommit=" + r.revision, kubernetes + "buildDate=" + r.created.Format(time.RFC3339),
 	}, " ")
 	label := platform.OS + "/" + platform.Architecture
@@ -226,18 +231,18 @@ func (r *release) build(ctx context.Context, platform v1.Platform, work string, 
 	return nil
 }
 
-// start starts each program that this machine can run, and refuses one that does not say the version of the release.
-func (r *release) start(ctx context.Context, platform v1.Platform, work string) error {
+// start starts programs, if this machine can run them, and refuses one that does not say the version of the release.
+func (r *release) start(ctx context.Context, platform v1.Platform, work string, names ...string) error {
 	if platform.OS != runtime.GOOS || platform.Architecture != runtime.GOARCH {
 		return nil
 	}
-	for _, program := range append([]program{{name: cli}}, programs...) {
-		output, err := exec.CommandContext(ctx, filepath.Join(folderOf(work, platform), program.name), "--version").Output()
+	for _, name := range names {
+		output, err := exec.CommandContext(ctx, filepath.Join(folderOf(work, platform), name), "--version").Output()
 		if err != nil {
-			return fmt.Errorf("%s --version: %w", program.name, err)
+			return fmt.Errorf("%s --version: %w", name, err)
 		}
 		if !strings.HasSuffix(string(output), " version "+r.version+"\n") {
-			return fmt.Errorf("%s --version says %q, and not %s", program.name, output, r.version)
+			return fmt.Errorf("%s --version says %q, and not %s", name, output, r.version)
 		}
 	}
 	return nil

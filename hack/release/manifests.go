@@ -47,10 +47,9 @@ type file struct {
 	executable bool
 }
 
-// sources returns the files that an operator needs: the manifests, and the scripts that apply them for one super
-// cluster or node.
+// sources returns the files that an operator needs: the manifests, and the script that applies them for vn-agent.
 func sources(ctx context.Context, r *release) ([]file, error) {
-	listed, err := r.git(ctx, "ls-files", "-z", "--", "LICENSE", "manifests", "hack/setup-supercluster.sh", "hack/setup-vn-agent.sh")
+	listed, err := r.git(ctx, "ls-files", "-z", "--", "LICENSE", "manifests", "hack/setup-vn-agent.sh")
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +117,7 @@ func kustomize(files []file, kustomization string) ([]byte, error) {
 	return text, nil
 }
 
-// writeManifests writes what is applied, and the archive of all kustomizations and scripts for overlays.
+// writeManifests writes what is applied, and the archive of all kustomizations for overlays.
 func (r *release) writeManifests(ctx context.Context, images []*packed) error {
 	references, list := map[string]string{}, ""
 	for _, image := range images {

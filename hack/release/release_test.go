@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -60,7 +61,8 @@ func repository(t *testing.T) string {
 		require.NoError(t, os.WriteFile(path, []byte(content), mode))
 	}
 	require.NoError(t, os.CopyFS(filepath.Join(folder, "manifests"), os.DirFS(filepath.Join(root, "manifests"))))
-	for _, path := range []string{"LICENSE", "CHANGELOG.md", "docs/operating.md", "hack/gobuild.sh", "hack/setup-supercluster.sh", "hack/setup-vn-agent.sh", "internal/version/version.go"} {
+	write("manifests/manifests.go", "package manifests\n\nvar images string\n\nfunc Images() string { return images }\n", 0o644)
+	for _, path := range []string{"LICENSE", "CHANGELOG.md", "docs/operating.md", "hack/gobuild.sh", "hack/setup-vn-agent.sh", "internal/version/version.go"} {
 		content, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)
 		write(path, string(content), 0o755)
@@ -74,9 +76,10 @@ func repository(t *testing.T) string {
 	write(".gitignore", "/_output/\n", 0o644)
 	for _, program := range append([]program{{name: cli}}, programs...) {
 		text := "package main\n\nimport (\n\t\"os\"\n\n\t\"" + module + "/internal/version\"\n"
-		use := ""
-		if program.name != cli { // for all platforms, so that there is less to compile
-			text, use = text+"\t\"golang.org/x/sync/errgroup\"\n", "\t_ = new(errgroup.Group).Wait()\n"
+		// The one for all platforms has no module, so that there is less to compile, and says what is linked in.
+		text, use := text+"\t\""+module+"/manifests\"\n", "\tif len(os.Args) == 1 {\n\t\t_, _ = os.Stdout.WriteString(manifests.Images())\n\t\treturn\n\t}\n"
+		if program.name != cli {
+			text, use = strings.TrimSuffix(text, "\t\""+module+"/manifests\"\n")+"\t\"golang.org/x/sync/errgroup\"\n", "\t_ = new(errgroup.Group).Wait()\n"
 		}
 		write("cmd/"+program.name+"/main.go", text+")\n\nfunc main() {\n"+use+"\t_, _ = os.Stdout.WriteString(\""+program.name+" version \" + version.String() + \"\\n\")\n}\n", 0o644)
 	}
@@ -148,6 +151,12 @@ func TestRelease(t *testing.T) {
 		checkModules(t, out, programs[i], digest, index)
 	}
 
+	var linked []string
+	for i, reference := range strings.Fields(string(references)) {
+		linked = append(linked, programs[i].name+"="+reference)
+	}
+	require.Equal(t, strings.Join(linked, ","), runCLI(t, out), "kubectl-vc applies the images of the release")
+
 	base, err := os.ReadFile(filepath.Join(out, "manifests", "base.yaml"))
 	require.NoError(t, err)
 	require.Contains(t, string(base), "image: "+place+"/vc-scheduler@sha256:")
@@ -163,7 +172,7 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(source, bytes.ReplaceAll(text, []byte("var version"), []byte("const version")), 0o600))
 	silent := &release{root: root, version: "v0.1.0", registry: place, force: true, log: io.Discard}
-	require.ErrorContains(t, silent.run(t.Context()), `kubectl-vc --version says "kubectl-vc version v0.0.0\n", and not v0.1.0`)
+	require.ErrorContains(t, silent.run(t.Context()), `syncer --version says "syncer version v0.0.0\n", and not v0.1.0`)
 	command(t.Context(), t, root, "git", "checkout", "-q", ".")
 
 	// Another commit is another image: a version that is released stays what it is.
@@ -230,6 +239,16 @@ func checkCLI(t *testing.T, out string) {
 		}
 		require.Equal(t, []string{"-rw-r--r-- LICENSE", "-rwxr-xr-x kubectl-vc"}, content(t, archive+".tar.gz"))
 	}
+}
+
+// runCLI returns what kubectl-vc of this machine prints.
+func runCLI(t *testing.T, out string) string {
+	t.Helper()
+	folder := t.TempDir()
+	command(t.Context(), t, folder, "tar", "-xzf", filepath.Join(out, cli+"_v0.1.0_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz"))
+	output, err := exec.CommandContext(t.Context(), filepath.Join(folder, cli)).Output()
+	require.NoError(t, err)
+	return string(output)
 }
 
 // checkImage: the index has both platforms; each image runs one static program as a user that is not root.

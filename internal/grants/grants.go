@@ -37,8 +37,7 @@ const (
 	controllerName = "grants"
 	// namePrefix is that of the Role and the RoleBinding of a VirtualCluster, before its name.
 	namePrefix = "superpool:kubeconfig:"
-	// accountPrefix is that of a syncer's service account, before the id of its super cluster
-	// (hack/setup-supercluster.sh).
+	// accountPrefix is that of a syncer's service account, before the id of its super cluster (manifests/syncer).
 	accountPrefix = "vc-syncer-"
 	// linger is how long a syncer may still read the kubeconfig of a tenant whose last placement there has gone: it
 	// has to remove what it wrote in the tenant's control plane, also after a restart.

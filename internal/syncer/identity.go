@@ -246,7 +246,7 @@ func (g *guard) claim(ctx context.Context, super client.Client) error {
 			last = super.Get(ctx, client.ObjectKeyFromObject(record), record)
 		}
 		if last != nil {
-			klog.FromContext(ctx).Error(last, "Recording in the super cluster who decides what runs there; hack/setup-supercluster.sh makes the namespace and the rights",
+			klog.FromContext(ctx).Error(last, "Recording in the super cluster who decides what runs there; kubectl vc join makes the namespace and the rights",
 				"configMap", client.ObjectKeyFromObject(record))
 		}
 		return last == nil, nil

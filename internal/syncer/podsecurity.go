@@ -36,7 +36,7 @@ func ProvePodSecurity(ctx context.Context, config *rest.Config) error {
 }
 
 func provePodSecurity(ctx context.Context, super client.Writer) error {
-	const mend = "enable its admission plugin PodSecurity and apply manifests/supercluster (hack/setup-supercluster.sh does). " +
+	const mend = "enable its admission plugin PodSecurity and apply manifests/supercluster (kubectl vc join does). " +
 		`With --pod-security-level="" tenants get a super cluster that does not`
 	err := super.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, GenerateName: "pod-security-"},

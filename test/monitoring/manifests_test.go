@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -45,25 +43,11 @@ func applied[T any](t *testing.T, dir, kind string) (objects []T) {
 	return objects
 }
 
-// syncer returns the Deployment that hack/setup-supercluster.sh writes.
-func syncer(t *testing.T) appsv1.Deployment {
-	t.Helper()
-	script, err := os.ReadFile(filepath.Join(root, "hack/setup-supercluster.sh"))
-	require.NoError(t, err)
-	_, text, found := strings.Cut(string(script), `cat >"$dir/vc-syncer.yaml" <<YAML`)
-	require.True(t, found)
-	text, _, found = strings.Cut(text, "\nYAML\n")
-	require.True(t, found)
-	var deployment appsv1.Deployment
-	require.NoError(t, yaml.Unmarshal([]byte(text), &deployment))
-	return deployment
-}
-
 // TestMonitorsFindPrograms: each program's pods are those of one Service, in their namespace, with the port that they
 // serve metrics on, and one ServiceMonitor selects it. job is then the program's name.
 func TestMonitorsFindPrograms(t *testing.T) {
 	t.Parallel()
-	pool := slices.Concat(applied[appsv1.Deployment](t, "base", "Deployment"), applied[appsv1.Deployment](t, "vc-manager", "Deployment"), []appsv1.Deployment{syncer(t)})
+	pool := slices.Concat(applied[appsv1.Deployment](t, "base", "Deployment"), applied[appsv1.Deployment](t, "vc-manager", "Deployment"), applied[appsv1.Deployment](t, "syncer", "Deployment"))
 	for _, tc := range []struct {
 		dir      string
 		programs []appsv1.Deployment
@@ -104,7 +88,7 @@ func TestMonitorsFindPrograms(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, "$id", syncer(t).Spec.Template.Labels["app.kubernetes.io/instance"], "relabelled to super_cluster")
+	require.Equal(t, "supercluster-id", applied[appsv1.Deployment](t, "syncer", "Deployment")[0].Spec.Template.Labels["app.kubernetes.io/instance"], "relabelled to super_cluster")
 }
 
 // TestSuperClusterOfTargets: a syncer's is its pods' instance. Whatever else has an instance has none, or Prometheus would

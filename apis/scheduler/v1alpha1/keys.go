@@ -137,6 +137,9 @@ const (
 	// such as 10Ti. What namespaces whose quotas name requests.storage have reserved there is within it, headroom kept.
 	// Without it the super cluster takes any amount. Written by the operator; read by vc-scheduler.
 	AnnotationStorage = "scheduler.tenancy.x-k8s.io/storage"
+	// LabelJoined holds the id of a super cluster, on all that was made in it and in the meta cluster when it joined the
+	// pool. What does not have it is not removed when it leaves. Written by kubectl vc join; read by kubectl vc leave.
+	LabelJoined = "scheduler.tenancy.x-k8s.io/joined"
 )
 
 // Values of AnnotationGangSuperClusters.

@@ -33,6 +33,9 @@ const (
 	// cluster key.
 	// Written by vc-scheduler; read by vc-scheduler.
 	AnnotationRootNamespace = "tenancy.x-k8s.io/vcrootns"
+	// AnnotationPolicies on TenantPolicy default is whose content it has: closed, standard or trusted.
+	// Written by kubectl vc init; read by kubectl vc init.
+	AnnotationPolicies = "tenancy.x-k8s.io/policies"
 	// LabelTenantNode is "true" on the Node objects that a syncer keeps in a tenant control plane.
 	// Written by the syncer; read by the syncer.
 	LabelTenantNode = "tenancy.x-k8s.io/virtualnode"

@@ -138,7 +138,7 @@ func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) 
 }
 
 // noSuperClusters is said of an empty pool.
-const noSuperClusters = "There are no super clusters: hack/setup-supercluster.sh makes one of a cluster"
+const noSuperClusters = "There are no super clusters: kubectl vc join makes one of a cluster"
 
 // noSuperCluster is the error where there is none of a name.
 func noSuperCluster(name string) error {
