@@ -226,7 +226,7 @@ test-versions: $(POOL_PROGRAMS) $(patsubst %,bin/%/etcd,$(or $(MINORS),$(OTHER_M
 
 .PHONY: test-demo
 test-demo: RUN := TestDemo$$|TestDemoNamesTheFailedStep
-test-demo: SKIP := TestDemo/(again,_with_vc|again,_with_the_syncers|its_placement|a_DaemonSet|a_standby)
+test-demo: SKIP := TestDemo/(again,_with_vc|again,_with_the_syncers|its_placement|a_DaemonSet|a_tenant|a_standby)
 test-demo: test-e2e ## Run the demo as a test from nothing, again with every program killed in the middle of its work, and take it down.
 
 .PHONY: test-attacks

@@ -84,7 +84,7 @@ func TestEventsOfAMove(t *testing.T) {
 	step(leaving(schedulerv1alpha1.LeavingDrained), fmt.Sprintf(begins, "Drained"))
 	step(leaving(schedulerv1alpha1.LeavingDrained))
 	step(leaving(schedulerv1alpha1.LeavingLost), fmt.Sprintf(begins, "Lost"))
-	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements[0].Leaving = nil }, "Normal Stays cpu=1 stays in super cluster r1")
+	step(func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Placements[0].Leaving = nil }, "Normal Stays Nothing leaves super cluster r1 any more: cpu=1 stays there")
 	step(leaving(schedulerv1alpha1.LeavingShrunk))
 	step(leaving(schedulerv1alpha1.LeavingLost), fmt.Sprintf(begins, "Lost"))
 	step(leaving(schedulerv1alpha1.LeavingReturned), "Normal Leaving cpu=1 leaves super cluster r1, which answers again: the namespace is placed elsewhere, and it stays reserved there until its pods there have ended")

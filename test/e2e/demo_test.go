@@ -68,6 +68,8 @@ func TestDemo(t *testing.T) {
 
 	t.Run("a DaemonSet runs on every node", func(t *testing.T) { daemons(t, dir) })
 
+	t.Run("a tenant is a federation", func(t *testing.T) { federation(t, dir) })
+
 	t.Run("a standby takes over from a leader that is killed", func(t *testing.T) { standby(t, dir) })
 
 	t.Run("taken down", func(t *testing.T) {

@@ -60,7 +60,7 @@ const (
 	// ReasonWaitsForTurn: the tenant's namespaces begin and change faster than they may. The namespace keeps what it
 	// has, or has nothing yet, until its turn comes; there is nothing to do.
 	ReasonWaitsForTurn = "WaitsForTurn"
-	// reasonStays: what was to leave a super cluster stays there, as far as the quota requests it.
+	// reasonStays: of what was to leave a super cluster, all has left, or stays after all as far as the quota requests it.
 	reasonStays = "Stays"
 )
 
@@ -102,7 +102,7 @@ func announcementOfPart(np *schedulerv1alpha1.NamespacePlacement, cluster string
 	case why == "" && placement.IsLeaving(part): // it is more than the quota by now
 		return Announcement{}
 	case why == "":
-		return Announcement{corev1.EventTypeNormal, reasonStays, fmt.Sprintf("%s stays in super cluster %s", placement.StayingIn(part), cluster)}
+		return Announcement{corev1.EventTypeNormal, reasonStays, fmt.Sprintf("Nothing leaves super cluster %s any more: %s stays there", cluster, placement.StayingIn(part))}
 	case why == schedulerv1alpha1.LeavingReturned:
 		return Announcement{corev1.EventTypeNormal, ReasonLeaving, fmt.Sprintf(
 			"%s leaves super cluster %s, which answers again: the namespace is placed elsewhere, and it stays reserved there until its pods there have ended",
