@@ -379,8 +379,9 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	of := func(value string, fields ...chart.Field) error {
 		object := chart.Object{"kind": "Service", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"ports": []any{map[string]any{"name": "x"}}}}
+		twice := chart.Object{"kind": "Role", "metadata": map[string]any{"name": "a"}}
 		c := chart.Chart{
-			Name: "c", Parts: []chart.Part{{File: "a", Objects: []chart.Object{object}, When: "on"}},
+			Name: "c", Parts: []chart.Part{{File: "a", Objects: []chart.Object{object, twice, twice}, When: "on"}},
 			Parameters: []chart.Parameter{{Value: value, What: "x", Schema: anyText, Fields: fields}},
 		}
 		if value == "on" {
@@ -393,6 +394,7 @@ func TestTable(t *testing.T) {
 	require.NoError(t, of("port", chart.Field{Object: "Service/a", Path: "spec/ports/x/name"}))
 	require.ErrorContains(t, of("off"), "nothing has value off")
 	require.ErrorContains(t, of("port", chart.Field{Object: "Service/b", Path: "spec"}), "value port is of Service/b, which is not there")
+	require.ErrorContains(t, of("port", chart.Field{Object: "Role/a", Path: "rules"}), "value port is of Role/a, which is not there, or there twice")
 	require.ErrorContains(t, of("port", chart.Field{Object: "Service/a", Path: "spec/ports/1/name"}), "1 is no element")
 	require.ErrorContains(t, of("port", chart.Field{Object: "Service/a", Path: "spec/ports/y/name"}), "y is no element")
 	require.ErrorContains(t, of("port", chart.Field{Object: "Service/a", Path: "spec/ports/x/name/z"}), "nothing is above z")

@@ -127,7 +127,11 @@ func (w *writer) copyParts() []Part {
 			if slices.Contains(kept, object["kind"].(string)) {
 				_, _, _ = set(object, "metadata/annotations/"+strings.ReplaceAll(keep, "/", "~1"), "keep") // metadata is there
 			}
-			w.objects[Name(object)] = object
+			if _, twice := w.objects[Name(object)]; twice {
+				w.objects[Name(object)] = nil // in two namespaces: no Field names it
+			} else {
+				w.objects[Name(object)] = object
+			}
 			objects = append(objects, object)
 		}
 		parts[i].Objects = objects

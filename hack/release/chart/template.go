@@ -39,7 +39,7 @@ func (w *writer) place(p *Parameter) error {
 	for _, field := range p.Fields {
 		object := w.objects[field.Object]
 		if object == nil {
-			return fmt.Errorf("value %s is of %s, which is not there", p.Value, field.Object)
+			return fmt.Errorf("value %s is of %s, which is not there, or there twice", p.Value, field.Object)
 		}
 		if field.Shared {
 			continue
