@@ -143,6 +143,19 @@ func BenchmarkPreFilter(b *testing.B) {
 	}
 }
 
+// BenchmarkKeepRoom is BenchmarkPreFilter of NamespaceGang where the pool is to survive the loss of a super cluster.
+func BenchmarkKeepRoom(b *testing.B) {
+	run(b, namespacegang.Name, func(b *testing.B, s *bench) {
+		made, err := s.registry[namespacegang.Name](b.Context(), &pluginargs.NamespaceGangArgs{PermitWaitingTimeSeconds: 30, TolerateLosses: 1}, s)
+		require.NoError(b, err)
+		for b.Loop() {
+			if _, status := made.(fwk.PreFilterPlugin).PreFilter(b.Context(), framework.NewCycleState(), s.next, s.Nodes); !status.IsSuccess() {
+				b.Fatal(status.Message())
+			}
+		}
+	})
+}
+
 func BenchmarkFilter(b *testing.B) {
 	for _, name := range []string{nodegroups.Name, noderesources.Name} {
 		run(b, name, func(b *testing.B, s *bench) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	pluginargs "github.com/superpool/superpool/apis/config"
 	"github.com/superpool/superpool/plugins/choicebackoff"
 	"github.com/superpool/superpool/plugins/coscheduling"
 	"github.com/superpool/superpool/plugins/namespacegang"
@@ -124,9 +125,30 @@ const volumes = "what volumes are is not in the view: the super cluster judges i
 
 // CheckNamespaces returns an error for each profile of the namespace scheduler and each required plugin that does not
 // run in it: nothing else would show that what operators and tenants ask for is ignored. So it does for each plugin
-// that is for pods.
+// that is for pods, and where profiles keep room for the loss of different numbers of super clusters.
 func CheckNamespaces(cfg *config.KubeSchedulerConfiguration) error {
-	return checkKind(cfg, Namespaces, requiredOfNamespaces, nil)
+	return errors.Join(checkKind(cfg, Namespaces, requiredOfNamespaces, nil), checkLosses(cfg))
+}
+
+// checkLosses returns an error unless all profiles keep the same room free: namespaces choose profiles.
+func checkLosses(cfg *config.KubeSchedulerConfiguration) error {
+	for i := range cfg.Profiles {
+		if first, profile := &cfg.Profiles[0], &cfg.Profiles[i]; lossesOf(profile) != lossesOf(first) {
+			return fmt.Errorf("profile %q has tolerateLosses %d of plugin %s, and profile %q has %d: one would use the room that the other keeps free",
+				first.SchedulerName, lossesOf(first), namespacegang.Name, profile.SchedulerName, lossesOf(profile))
+		}
+	}
+	return nil
+}
+
+// lossesOf returns of how many super clusters a profile tolerates the loss.
+func lossesOf(profile *config.KubeSchedulerProfile) int32 {
+	for _, given := range profile.PluginConfig {
+		if args, isGang := given.Args.(*pluginargs.NamespaceGangArgs); isGang {
+			return args.TolerateLosses
+		}
+	}
+	return 0
 }
 
 // CheckPods is CheckNamespaces for profiles of pods. It refuses besides what would judge by things that the pod view

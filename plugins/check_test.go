@@ -113,6 +113,17 @@ func TestCheckPods(t *testing.T) {
 	require.ErrorContains(t, plugins.CheckNamespaces(decode(t, string(profiles.PodScheduler))), "must not enable plugin NodeGroups: it is for profiles of pods")
 }
 
+// TestProfilesKeepTheSameRoom: a namespace that chose another profile would use what is kept.
+func TestProfilesKeepTheSameRoom(t *testing.T) {
+	t.Parallel()
+	const args = "  - {name: NamespaceGang, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: NamespaceGangArgs, tolerateLosses: 1}}\n"
+	text := strings.Replace(string(profiles.NamespaceScheduler), "  pluginConfig: &noDefaultSpread\n", "  pluginConfig: &noDefaultSpread\n"+args, 1)
+	require.EqualError(t, plugins.CheckNamespaces(decode(t, text)),
+		`profile "namespace-scheduler" has tolerateLosses 1 of plugin NamespaceGang, and profile "pack" has 0: one would use the room that the other keeps free`)
+	text = strings.Replace(text, "  pluginConfig:\n", "  pluginConfig:\n"+args, 1)
+	require.NoError(t, plugins.CheckNamespaces(decode(t, text)))
+}
+
 // TestCheckArgs: a wrong value is named with its field, an unknown field is refused, and so are args for a plugin that
 // takes none.
 func TestCheckArgs(t *testing.T) {
@@ -130,6 +141,9 @@ func TestCheckArgs(t *testing.T) {
 		"an unknown field":    {plugin: "NamespaceRoom", args: "{strategies: Pack}", wantErr: `unknown field "strategies"`},
 		"a time":              {plugin: "NamespaceGang", args: "{permitWaitingTimeSeconds: 60}"},
 		"no time":             {plugin: "NamespaceGang", args: "{permitWaitingTimeSeconds: 0}", wantErr: "args.permitWaitingTimeSeconds: Invalid value: 0: must be between 1 and 600, inclusive"},
+		"a loss":              {plugin: "NamespaceGang", args: "{tolerateLosses: 1}"},
+		"too many losses":     {plugin: "NamespaceGang", args: "{tolerateLosses: 11}", wantErr: "args.tolerateLosses: Invalid value: 11: must be between 0 and 10, inclusive"},
+		"less than no loss":   {plugin: "NamespaceGang", args: "{tolerateLosses: -1}", wantErr: "args.tolerateLosses: Invalid value: -1: must be between 0 and 10, inclusive"},
 		"binds":               {plugin: "SuperClusterBinder", args: "{maxInFlight: 10}"},
 		"too many binds":      {plugin: "SuperClusterBinder", args: "{maxInFlight: 10001}", wantErr: "args.maxInFlight: Invalid value: 10001: must be between 1 and 10000, inclusive"},
 		"gangs":               {plugin: "Coscheduling", args: "{permitWaitingTimeSeconds: 10}"},

@@ -44,6 +44,9 @@ type NamespaceGangArgs struct {
 
 	// PermitWaitingTimeSeconds is for how long a slice is held for the others of its namespace, between 1 and 600.
 	PermitWaitingTimeSeconds int64
+	// TolerateLosses is the number of super clusters whose loss at the same time the pool is to survive, between 0 and
+	// 10.
+	TolerateLosses int32
 }
 
 // +kubebuilder:object:root=true

@@ -40,10 +40,11 @@ func namespace(name string, conditions ...metav1.Condition) *schedulerv1alpha1.N
 	return np
 }
 
-func virtualNode(name string, status corev1.ConditionStatus, reason string) *corev1.Node {
+func virtualNode(name string, status corev1.ConditionStatus, reason string, others ...corev1.NodeCondition) *corev1.Node {
+	others = append(others, corev1.NodeCondition{Type: "Drained", Status: "True"}, corev1.NodeCondition{Type: corev1.NodeReady, Status: status, Reason: reason})
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{schedulerv1alpha1.LabelVirtualNode: name}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Drained", Status: "True"}, {Type: corev1.NodeReady, Status: status, Reason: reason}}},
+		Status:     corev1.NodeStatus{Conditions: others},
 	}
 }
 
@@ -81,7 +82,9 @@ func TestPool(t *testing.T) {
 		tenant("new"),
 		namespace("a", condition(schedulerv1alpha1.ConditionPlaced, metav1.ConditionTrue, schedulerv1alpha1.ReasonPlaced)),
 		namespace("b", condition(schedulerv1alpha1.ConditionPlaced, metav1.ConditionFalse, schedulerv1alpha1.ReasonUnschedulable)),
-		virtualNode("r1", corev1.ConditionTrue, "SuperClusterReady"), virtualNode("r2", corev1.ConditionUnknown, "SuperClusterUnreachable"),
+		virtualNode("r1", corev1.ConditionTrue, "SuperClusterReady", corev1.NodeCondition{Type: schedulerv1alpha1.NodeReplaceable, Status: corev1.ConditionTrue, Reason: "FitsElsewhere"}),
+		virtualNode("r2", corev1.ConditionUnknown, "SuperClusterUnreachable", corev1.NodeCondition{Type: schedulerv1alpha1.NodeReplaceable, Status: corev1.ConditionFalse, Reason: "NoRoomElsewhere"}),
+		virtualNode("r3", corev1.ConditionTrue, "SuperClusterReady"),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-the-meta-cluster"}},
 	)
 	registry := prometheus.NewRegistry()
@@ -90,7 +93,10 @@ func TestPool(t *testing.T) {
 		"vc_scheduler_namespaces{placed=False,reason=Unschedulable} 1",
 		"vc_scheduler_namespaces{placed=True,reason=Placed} 1",
 		"vc_scheduler_super_cluster_ready{reason=SuperClusterReady,super_cluster=r1} 1",
+		"vc_scheduler_super_cluster_ready{reason=SuperClusterReady,super_cluster=r3} 1",
 		"vc_scheduler_super_cluster_ready{reason=SuperClusterUnreachable,super_cluster=r2} 0",
+		"vc_scheduler_super_cluster_replaceable{reason=FitsElsewhere,super_cluster=r1} 1",
+		"vc_scheduler_super_cluster_replaceable{reason=NoRoomElsewhere,super_cluster=r2} 0",
 		"vc_scheduler_virtual_clusters{ready=False,reason=Unreachable} 1",
 		"vc_scheduler_virtual_clusters{ready=True,reason=Connected} 2",
 		"vc_scheduler_virtual_clusters{ready=Unknown,reason=} 1",
@@ -98,7 +104,7 @@ func TestPool(t *testing.T) {
 	shows(t, registry, want...)
 	shows(t, registry, want...) // and not twice as much
 	require.NoError(t, reader.Delete(t.Context(), tenant("c")))
-	shows(t, registry, slices.Delete(want, 4, 5)...)
+	shows(t, registry, slices.Delete(want, 7, 8)...)
 }
 
 func TestControlPlanes(t *testing.T) {

@@ -20,7 +20,7 @@ func RegisterPool(ctx context.Context, registerer prometheus.Registerer, reader 
 	return register(ctx, registerer, reader, func() census { return newPool() })
 }
 
-type pool struct{ tenants, namespaces, ready *prometheus.GaugeVec }
+type pool struct{ tenants, namespaces, ready, replaceable *prometheus.GaugeVec }
 
 func newPool() *pool {
 	return &pool{
@@ -33,11 +33,14 @@ func newPool() *pool {
 		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "vc_scheduler", Name: "super_cluster_ready", Help: "[ALPHA] 1 for a super cluster whose virtual Node has condition Ready, else 0, with the reason of the condition.",
 		}, []string{"super_cluster", "reason"}),
+		replaceable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "vc_scheduler", Name: "super_cluster_replaceable", Help: "[ALPHA] 1 for a super cluster whose virtual Node has condition Replaceable, that is what namespaces have there has room in the others, else 0, with the reason of the condition.",
+		}, []string{"super_cluster", "reason"}),
 	}
 }
 
 func (p *pool) gauges() []*prometheus.GaugeVec {
-	return []*prometheus.GaugeVec{p.tenants, p.namespaces, p.ready}
+	return []*prometheus.GaugeVec{p.tenants, p.namespaces, p.ready, p.replaceable}
 }
 
 func (p *pool) count(ctx context.Context, reader client.Reader) error {
@@ -61,14 +64,16 @@ func (p *pool) count(ctx context.Context, reader client.Reader) error {
 	}
 	for i := range nodes.Items {
 		for _, condition := range nodes.Items[i].Status.Conditions {
-			if condition.Type != corev1.NodeReady {
-				continue
-			}
-			isReady := 0.0
+			isTrue := 0.0
 			if condition.Status == corev1.ConditionTrue {
-				isReady = 1
+				isTrue = 1
 			}
-			p.ready.WithLabelValues(nodes.Items[i].Name, condition.Reason).Set(isReady)
+			switch condition.Type {
+			case corev1.NodeReady:
+				p.ready.WithLabelValues(nodes.Items[i].Name, condition.Reason).Set(isTrue)
+			case schedulerv1alpha1.NodeReplaceable:
+				p.replaceable.WithLabelValues(nodes.Items[i].Name, condition.Reason).Set(isTrue)
+			}
 		}
 	}
 	return nil

@@ -163,6 +163,23 @@ func Displaced(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {
 	return least(recorded(np), Lacking(np))
 }
 
+// Replaces reports whether the slices of np that are to be placed next (Missing) take the place of what leaves super
+// clusters that are drained or lost.
+func Replaces(np *schedulerv1alpha1.NamespacePlacement) bool {
+	return slices.ContainsFunc(np.Status.Placements, leavesNode) && !Displaced(np).IsZero() && len(Pinned(np)) == 0
+}
+
+// IsReplaced reports whether all that np has in a super cluster leaves because that is drained or lost, and has been
+// placed elsewhere.
+func IsReplaced(np *schedulerv1alpha1.NamespacePlacement, part *schedulerv1alpha1.ClusterPlacement) bool {
+	return leavesNode(*part) && StayingIn(part).IsZero() && Displaced(np).IsZero()
+}
+
+// leavesNode reports whether a part leaves because of what became of its super cluster.
+func leavesNode(part schedulerv1alpha1.ClusterPlacement) bool {
+	return part.Leaving != nil && (part.Leaving.Reason == schedulerv1alpha1.LeavingDrained || part.Leaving.Reason == schedulerv1alpha1.LeavingLost)
+}
+
 // recorded returns status.displaced. Versions before it did not tell it from what the quota has grown by: of theirs it
 // is all that leaves and is missing.
 func recorded(np *schedulerv1alpha1.NamespacePlacement) slice.Amounts {

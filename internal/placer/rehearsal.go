@@ -278,7 +278,7 @@ func (s *stage) settle(ctx context.Context, wanted []client.Object) error {
 		return !slices.ContainsFunc(wanted, func(object client.Object) bool {
 			pod := object.(*corev1.Pod)
 			known, err := s.cache.GetPod(pod)
-			return err != nil || !equality.Semantic.DeepEqual(known.Spec, pod.Spec)
+			return err != nil || !equality.Semantic.DeepEqual(known.Spec, pod.Spec) || !equality.Semantic.DeepEqual(known.Labels, pod.Labels)
 		}), nil
 	})
 	if err != nil {

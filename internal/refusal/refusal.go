@@ -111,7 +111,7 @@ func Of(pod *corev1.Pod, status *fwk.Status, nodes Nodes) Refusal {
 	}
 	slices.SortStableFunc(found.rows, func(a, b finding) int { return cmp.Compare(a.cluster, b.cluster) })
 	why := Refusal{Message: found.message(fit), Clusters: found.clusters()}
-	if cluster := slicepod.PinOf(pod); cluster != "" {
+	if cluster := slicepod.PinOf(pod); cluster != "" && !strings.Contains(why.Message, namespacegang.ErrReasonRoomKept) {
 		why.Message = found.pinned(cluster)
 	}
 	if size, err := slicepod.Size(pod); err == nil && slicepod.GangName(pod) != "" {
@@ -171,7 +171,8 @@ func (f *findings) read(fit *framework.FitError) {
 // readAbsent reads what was said about all super clusters that were not looked at one by one.
 func (f *findings) readAbsent(statuses *framework.NodeToStatus) {
 	status := statuses.AbsentNodesStatus()
-	if status.Plugin() == namespacegang.Name && f.readShort() {
+	isRoomKept := strings.Contains(status.Message(), namespacegang.ErrReasonRoomKept)
+	if status.Plugin() == namespacegang.Name && !isRoomKept && f.readShort() {
 		return
 	}
 	for _, text := range status.Reasons() {
@@ -216,7 +217,7 @@ func (f *findings) readShort() bool {
 
 // message returns Refusal.Message.
 func (f *findings) message(fit *framework.FitError) string {
-	text := slicepod.Readable(fit.Diagnosis.PreFilterMsg)
+	text := freest.ReplaceAllString(slicepod.Readable(fit.Diagnosis.PreFilterMsg), "")
 	if text == "" || f.isTold() {
 		text = f.counted()
 	}

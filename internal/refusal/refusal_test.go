@@ -115,6 +115,7 @@ const (
 	unschedulable      = "node(s) were unschedulable"
 	shortOfCPU         = "Insufficient cpu.slice.tenancy.kubernetes.io/web"
 	shortOfMemory      = "Insufficient memory.slice.tenancy.kubernetes.io/web"
+	roomKept           = namespacegang.ErrReasonRoomKept + ": 5 cpu (of 12 free 8 are kept for the loss of r1 at most), 3 nvidia.com/gpu (of 4 free 2 are kept for the loss of r2.eu at most)"
 )
 
 var unresolvable = fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
@@ -167,6 +168,19 @@ func TestMessage(t *testing.T) {
 		},
 		"a slice that is wanted in a super cluster that is not in the pool": {
 			pod: pinned, status: unfit(3, "", ruledOut, clusters{}), want: "super cluster r2: it is not in the pool",
+		},
+		"room that is kept": {
+			pod: sliced, status: unfit(3, roomKept, rejected(namespacegang.Name, roomKept), nil),
+			want: "0/3 super clusters are available: the pool keeps what it has free for the loss of a super cluster: 5 cpu, 3 nvidia.com/gpu",
+		},
+		"room that is kept, for a slice beside others of its namespace that have a super cluster": {
+			pod: sliced, status: unfit(1, roomKept, rejected(namespacegang.Name, roomKept), nil),
+			nodes: snapshot{}.with("r1", builders.Resources("cpu", "12", "nvidia.com/gpu", "4"), builders.Resources("cpu", "9")),
+			want:  "0/1 super clusters are available: the pool keeps what it has free for the loss of a super cluster: 5 cpu, 3 nvidia.com/gpu",
+		},
+		"room that is kept, and a slice that is wanted in one super cluster": {
+			pod: pinned, status: unfit(3, roomKept, rejected(namespacegang.Name, roomKept), nil),
+			want: "0/3 super clusters are available: the pool keeps what it has free for the loss of a super cluster: 5 cpu, 3 nvidia.com/gpu",
 		},
 		"one super cluster": {
 			pod: pod("200m"), status: unfit(1, "", unresolvable, clusters{"r1": noRoom}), nodes: snapshot{}.with("r1", room("cpu", "300m"), room("cpu", "150m")),

@@ -154,11 +154,12 @@ func (r *reader) readDocument(text []byte, tenant, where string) error {
 	if slow := slowNumber.Find(encoded); slow != nil {
 		return fmt.Errorf("%.40s... is no number of a pool", bytes.TrimLeft(slow, ":,[ \n"))
 	}
-	return r.readObject(encoded, schema.GroupVersionKind{}, tenant, where)
+	return r.readObject(encoded, schema.GroupVersionKind{}, false, tenant, where)
 }
 
-// readObject reads one object, or the items of a list. implied is its kind if it has none.
-func (r *reader) readObject(encoded []byte, implied schema.GroupVersionKind, tenant, where string) error {
+// readObject reads one object, or the items of a list. implied is its kind if it has none. A list in a list is an error:
+// kubectl prints none, and each list copies what is in it.
+func (r *reader) readObject(encoded []byte, implied schema.GroupVersionKind, inList bool, tenant, where string) error {
 	var head struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
@@ -175,13 +176,16 @@ func (r *reader) readObject(encoded []byte, implied schema.GroupVersionKind, ten
 		return errors.New("it has no kind")
 	}
 	if item, isList := strings.CutSuffix(kind.Kind, "List"); isList {
+		if inList {
+			return errors.New("it is a list in a list")
+		}
 		if item != "" {
 			kind.Kind = item
 		} else {
 			kind = schema.GroupVersionKind{}
 		}
 		for i, encoded := range head.Items {
-			if err := r.readObject(encoded, kind, tenant, where); err != nil {
+			if err := r.readObject(encoded, kind, true, tenant, where); err != nil {
 				return fmt.Errorf("item %d: %w", i+1, err)
 			}
 		}

@@ -312,11 +312,10 @@ func utilisationOf(used, allocatable slice.Amounts) []Utilisation {
 	rows := []Utilisation{}
 	for _, name := range used.Plus(allocatable).Names() {
 		d := slice.DimensionOf(name)
-		row := Utilisation{Resource: name, Used: d.Quantity(used[name]).String(), Allocatable: d.Quantity(allocatable[name]).String(), Percent: -1}
-		if allocatable[name] > 0 {
-			row.Percent = int64(float64(used[name]) / float64(allocatable[name]) * 100)
-		}
-		rows = append(rows, row)
+		rows = append(rows, Utilisation{
+			Resource: name, Used: d.Quantity(used[name]).String(), Allocatable: d.Quantity(allocatable[name]).String(),
+			Percent: slice.Percent(used[name], allocatable[name]),
+		})
 	}
 	return rows
 }

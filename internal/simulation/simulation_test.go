@@ -42,7 +42,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // defaults is the slice size of namespaces that name none.
 var defaults = slice.Of(builders.Resources("cpu", "2", "memory", "4Gi", "pods", "20"))
 
-func profilesOf(t *testing.T) *config.KubeSchedulerConfiguration {
+func profilesOf(t testing.TB) *config.KubeSchedulerConfiguration {
 	t.Helper()
 	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
 	require.NoError(t, err)
@@ -230,6 +230,7 @@ func TestRead(t *testing.T) {
 		"no object":            {files: map[string]string{"a.yaml": "- 1\n"}, wantErr: "reading objects: a.yaml, document 1: it is no object"},
 		"no kind":              {files: map[string]string{"a.yaml": "a: 1\n"}, wantErr: "reading objects: a.yaml, document 1: it has no kind"},
 		"no kind in a list":    {files: map[string]string{"a.yaml": "kind: List\nitems: [{a: 1}]\n"}, wantErr: "reading objects: a.yaml, document 1: item 1: it has no kind"},
+		"a list in a list":     {files: map[string]string{"a.yaml": "kind: List\nitems: [{kind: List, items: []}]\n"}, wantErr: "reading objects: a.yaml, document 1: item 1: it is a list in a list"},
 		"no name":              {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\n"}, wantErr: "reading objects: a.yaml, document 1: a tenant tenant: Namespace has no name"},
 		"no quantity":          {files: map[string]string{"a.yaml": quotaOf("web", "many")}, wantErr: "reading objects: a.yaml, document 1: decoding a tenant tenant: ResourceQuota: "},
 		"a monstrous quantity": {files: map[string]string{"a.yaml": quotaOf("web", "1e999999999")}, wantErr: `reading objects: a.yaml, document 1: "1e999999999"}... is no number of a pool`},

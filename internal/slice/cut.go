@@ -203,6 +203,16 @@ func moreThan(a, b, c, d int64) bool {
 	return highLeft > highRight || highLeft == highRight && lowLeft > lowRight
 }
 
+// Percent returns how much of a hundred a part is of the whole, rounded down, and -1 where the whole is nothing. No amount
+// is negative.
+func Percent(part, whole int64) int64 {
+	if whole <= 0 {
+		return -1
+	}
+	const hundred = 100
+	return mulDiv(part, hundred, whole)
+}
+
 // mulDiv returns a·b/c rounded down, at most math.MaxInt64. None is negative, and c is above zero.
 func mulDiv(a, b, c int64) int64 {
 	high, low := bits.Mul64(uint64(a), uint64(b))

@@ -2,6 +2,7 @@ package slice_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -404,5 +405,22 @@ func BenchmarkCutThousand(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		slice.Cut(quota, size)
+	}
+}
+
+// TestPercent: it is exact, and what is more than any pool has is no negative share.
+func TestPercent(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ part, whole, want int64 }{
+		{part: 29, whole: 100, want: 29}, // in floating point it is 28.999999999999996
+		{part: 57, whole: 100, want: 57},
+		{part: 299, whole: 1000, want: 29},
+		{part: 0, whole: 100, want: 0},
+		{part: 150, whole: 100, want: 150},
+		{part: 1, whole: 0, want: -1},
+		{part: math.MaxInt64, whole: math.MaxInt64, want: 100},
+		{part: math.MaxInt64, whole: 1, want: math.MaxInt64},
+	} {
+		require.Equal(t, tc.want, slice.Percent(tc.part, tc.whole), "%d of %d", tc.part, tc.whole)
 	}
 }

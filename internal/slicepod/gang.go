@@ -32,6 +32,11 @@ const (
 	AnnotationHeld = "scheduler.tenancy.x-k8s.io/held"
 	// AnnotationTurn is Gang.Turn; it is absent for 0.
 	AnnotationTurn = "scheduler.tenancy.x-k8s.io/turn"
+	// AnnotationReplaces is Gang.Replaces: "true"; it is absent otherwise.
+	AnnotationReplaces = "scheduler.tenancy.x-k8s.io/replaces"
+	// LabelReplaced is, on a Pod that stands for what a namespace holds in a super cluster, "true" where all of that
+	// leaves and has been placed elsewhere.
+	LabelReplaced = "scheduler.tenancy.x-k8s.io/replaced"
 	// AnnotationPin is, on a slice that is to go to one super cluster only, that super cluster.
 	AnnotationPin = "scheduler.tenancy.x-k8s.io/pin"
 	// AnnotationSlices is, on a Pod that stands for what a namespace holds in a super cluster, the slices that this is.
@@ -57,6 +62,8 @@ type Gang struct {
 	Held map[string]int32
 	// Turn orders gangs of the same priority: lower ones are tried first.
 	Turn int
+	// Replaces is whether the gang takes the place of what leaves super clusters that are drained or lost.
+	Replaces bool
 }
 
 // Encode makes each pod a slice of gang. The pods share one map of annotations, which replaces their own and must not
@@ -71,10 +78,19 @@ func Encode(gang Gang, pods ...*corev1.Pod) {
 	if gang.Turn > 0 {
 		annotations[AnnotationTurn] = strconv.Itoa(gang.Turn)
 	}
+	if gang.Replaces {
+		annotations[AnnotationReplaces] = "true"
+	}
 	for _, pod := range pods {
 		pod.Annotations = annotations
 	}
 }
+
+// Replaces returns Gang.Replaces of a slice.
+func Replaces(pod *corev1.Pod) bool { return pod.Annotations[AnnotationReplaces] != "" }
+
+// IsReplaced returns whether all that a Pod stands for leaves and has been placed elsewhere (LabelReplaced).
+func IsReplaced(pod *corev1.Pod) bool { return pod.Labels[LabelReplaced] != "" }
 
 // Pin lets slices go to one super cluster only. They share one map of annotations: what Encode gave the first of them,
 // and the super cluster.
@@ -102,7 +118,7 @@ func Decode(pod *corev1.Pod) (Gang, error) {
 	if err := cmp.Or(sizeErr, totalErr, heldErr); err != nil {
 		return Gang{}, err
 	}
-	return Gang{Name: GangName(pod), Size: size, Total: total, Held: held, Turn: Turn(pod)}, nil
+	return Gang{Name: GangName(pod), Size: size, Total: total, Held: held, Turn: Turn(pod), Replaces: Replaces(pod)}, nil
 }
 
 // Turn returns Gang.Turn of a slice, 0 where there is none. The queue compares it all the time.

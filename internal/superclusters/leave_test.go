@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -183,4 +184,32 @@ func TestHeld(t *testing.T) {
 	require.Equal(t, map[string]slice.Amounts{"r1": {"cpu": 2000, "pods": 1}}, held)
 	held, _ = controller.Held(t.Context(), webKey, "another")
 	require.Empty(t, held)
+}
+
+// TestWhatIsToldOfALoss is written with the next change of the virtual Node, and at once where the super cluster is
+// served. What another process has told stays until this one knows.
+func TestWhatIsToldOfALoss(t *testing.T) {
+	t.Parallel()
+	c := Controller{}
+	w := writer{replaceable: c.measures.replaceableOf}
+	touched := 0
+	defer c.measures.serve("r1", &measure{ledger: usage.NewLedger(), touch: func() { touched++ }})()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	node := newNode(desired("", ""))
+	node.Status.Conditions = []corev1.NodeCondition{{Type: schedulerv1alpha1.NodeReplaceable, Status: corev1.ConditionTrue, Reason: ReasonFitsElsewhere}}
+	require.False(t, w.applyMeasured(node, now))
+	c.SetReplaceable("r2", &corev1.NodeCondition{Type: schedulerv1alpha1.NodeReplaceable, Status: corev1.ConditionFalse})
+	require.False(t, w.applyMeasured(node, now), "another super cluster's")
+	require.Zero(t, touched)
+
+	c.SetReplaceable("r1", &corev1.NodeCondition{Type: schedulerv1alpha1.NodeReplaceable, Status: corev1.ConditionFalse, Reason: ReasonNoRoomElsewhere, Message: "one"})
+	require.Equal(t, 1, touched)
+	require.True(t, w.applyMeasured(node, now))
+	require.False(t, w.applyMeasured(node, now), "written on change only")
+	require.Empty(t, cmp.Diff([]corev1.NodeCondition{{
+		Type: schedulerv1alpha1.NodeReplaceable, Status: corev1.ConditionFalse, Reason: ReasonNoRoomElsewhere, Message: "one",
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}}, node.Status.Conditions))
+	c.SetReplaceable("r1", nil)
+	require.False(t, w.applyMeasured(node, now))
 }

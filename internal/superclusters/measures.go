@@ -38,7 +38,9 @@ type measures struct {
 	slices    map[string]int64                                  // that stay in a super cluster, by its id
 	lacking   map[types.NamespacedName]bool                     // the NamespacePlacements of which something leaves, and waits for room
 	listeners []func(types.NamespacedName)
-	started   time.Time // when the process began to lead, zero before
+	// replaceable are the conditions Replaceable that were told last, by super cluster id.
+	replaceable map[string]*corev1.NodeCondition
+	started     time.Time // when the process began to lead, zero before
 	// emptied is called with the id of a super cluster in which nothing is reserved any more, if it is not nil.
 	emptied func(id string)
 	// synced is closed once reserved holds all NamespacePlacements. nil: nobody feeds them.
@@ -252,6 +254,32 @@ func (m *measures) drainOf(id string) (drain, bool) {
 		}
 	}
 	return left, true
+}
+
+// replaceableOf returns the condition Replaceable of a super cluster, nil where none was told.
+func (m *measures) replaceableOf(id string) *corev1.NodeCondition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.replaceable[id]
+}
+
+// SetReplaceable has the condition Replaceable of a super cluster written, without its times, nil to write none any
+// more. It is written with the next change of the virtual Node where nothing connects to the super cluster.
+func (c *Controller) SetReplaceable(id string, condition *corev1.NodeCondition) {
+	m := &c.measures
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if condition == nil {
+		delete(m.replaceable, id)
+		return
+	}
+	if m.replaceable == nil {
+		m.replaceable = map[string]*corev1.NodeCondition{}
+	}
+	m.replaceable[id] = condition
+	if served, exists := m.serving[id]; exists {
+		served.touch()
+	}
 }
 
 func (m *measures) reserveLocked(id string, namespace types.NamespacedName, amounts slice.Amounts) {

@@ -92,6 +92,14 @@ const (
 	ReasonVolumesStay = "VolumesStay"
 	// ReasonDrained: no namespace is placed in a super cluster that is drained.
 	ReasonDrained = "Drained"
+	// ReasonFitsElsewhere: what namespaces have in a super cluster has room in the others, were it lost.
+	ReasonFitsElsewhere = "FitsElsewhere"
+	// ReasonNoRoomElsewhere: some of what namespaces have in a super cluster has no room in the others, were it lost:
+	// these namespaces would wait. The message says how much is missing, and names some of them.
+	ReasonNoRoomElsewhere = "NoRoomElsewhere"
+	// ReasonNotSimulated: it is not known whether what namespaces have in a super cluster has room in the others. The
+	// message says why, and it is tried again.
+	ReasonNotSimulated = "NotSimulated"
 	// ReasonPodsOnVirtualNode: pods of the meta cluster are bound to the Cluster's virtual Node, where no kubelet runs
 	// them.
 	ReasonPodsOnVirtualNode = "PodsOnVirtualNode"
@@ -290,6 +298,12 @@ func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now 
 		}
 	}
 	return setCondition(node, condition, now)
+}
+
+// applyReplaceable writes the condition Replaceable, nil while it is not known, when it changed. What another process
+// wrote stays until then.
+func applyReplaceable(node *corev1.Node, condition *corev1.NodeCondition, now time.Time) bool {
+	return condition != nil && setCondition(node, *condition, now)
 }
 
 // maxOvercommitted is how many resources the message of condition Overcommitted names.

@@ -33,6 +33,14 @@ type writer struct {
 	overcommitted func(ctx context.Context, cluster types.NamespacedName, condition *corev1.NodeCondition)
 	// drainOf tells how far a super cluster is left, false while that is not known.
 	drainOf func(id string) (drain, bool)
+	// replaceable returns the condition Replaceable of a super cluster, nil while it is not known.
+	replaceable func(id string) *corev1.NodeCondition
+}
+
+// applyMeasured writes the conditions that follow from what NamespacePlacements reserve. It returns whether any changed.
+func (w *writer) applyMeasured(node *corev1.Node, now time.Time) bool {
+	changed := applyDrained(node, w.drainOf, now)
+	return applyReplaceable(node, w.replaceable(node.Name), now) || changed
 }
 
 // changedError is for a virtual Node that another super cluster with the same id was recorded on.
@@ -110,7 +118,7 @@ func (w *writer) update(ctx context.Context, node *corev1.Node, d *desiredNode) 
 	}
 	before = node.DeepCopy()
 	changed := applyStatus(node, d, time.Now())
-	if !applyDrained(node, w.drainOf, time.Now()) && !changed {
+	if !w.applyMeasured(node, time.Now()) && !changed {
 		return nil
 	}
 	if err := w.client.Status().Patch(ctx, node, locked(before)); err != nil {
@@ -148,7 +156,7 @@ func standsFor(node *corev1.Node, cluster types.NamespacedName) bool {
 func (w *writer) unknown(ctx context.Context, node *corev1.Node, reason, message string) error {
 	before := node.DeepCopy()
 	changed := applyReady(node, metav1.ConditionUnknown, reason, message, time.Now())
-	if !applyDrained(node, w.drainOf, time.Now()) && !changed {
+	if !w.applyMeasured(node, time.Now()) && !changed {
 		return nil
 	}
 	if err := w.client.Status().Patch(ctx, node, locked(before)); client.IgnoreNotFound(err) != nil {

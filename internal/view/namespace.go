@@ -46,7 +46,7 @@ func projectSlices(np *schedulerv1alpha1.NamespacePlacement, turn int, most int6
 	for _, run := range runs {
 		missing += run.Count
 	}
-	gang := slicepod.Gang{Name: Gang(np), Size: missing, Total: slice.Total(runs), Held: held, Turn: turn}
+	gang := slicepod.Gang{Name: Gang(np), Size: missing, Total: slice.Total(runs), Held: held, Turn: turn, Replaces: placement.Replaces(np)}
 	pending := make([]*corev1.Pod, 0, min(missing, most))
 	for _, run := range runs {
 		like := &corev1.Pod{Spec: podSpec(np, run.Size)}
@@ -84,12 +84,15 @@ func heldPods(np *schedulerv1alpha1.NamespacePlacement) (pods []client.Object) {
 		pods = append(pods, pod)
 		return pod
 	}
+	replaced := map[string]string{slicepod.LabelReplaced: "true"}
 	labels, counted := clusterchoice.Labels(np), 0
 	for i := range np.Status.Placements {
 		part := &np.Status.Placements[i]
 		rest := slice.Of(part.Reserved)
-		if !clusterchoice.Spreads(&np.Spec) {
-			hold("held", part.Cluster, rest)
+		if isReplaced := placement.IsReplaced(np, part); isReplaced || !clusterchoice.Spreads(&np.Spec) {
+			if pod := hold("held", part.Cluster, rest); isReplaced {
+				pod.Labels = replaced
+			}
 			continue
 		}
 		number := 0

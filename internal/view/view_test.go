@@ -268,6 +268,66 @@ func TestSlices(t *testing.T) {
 	}
 }
 
+// TestSlicesThatReplace say so, and what has been replaced does, for which room is kept or not.
+func TestSlicesThatReplace(t *testing.T) {
+	t.Parallel()
+	leaving := func(reason schedulerv1alpha1.LeavingReason) schedulerv1alpha1.ClusterPlacement {
+		part := builders.HeldSlices("r1", 0, "cpu", "200m")
+		part.Leaving = &schedulerv1alpha1.Leaving{Reserved: part.Reserved, Reason: reason}
+		return part
+	}
+	displaced := func(cpu string) *schedulerv1alpha1.Displaced {
+		return &schedulerv1alpha1.Displaced{Resources: builders.Resources("cpu", cpu)}
+	}
+	spreads := &schedulerv1alpha1.ClusterChoice{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}}}
+	for name, tc := range map[string]struct {
+		np     *schedulerv1alpha1.NamespacePlacement
+		change func(*schedulerv1alpha1.NamespacePlacement)
+		want   []string
+	}{
+		"new":   {np: namespacePlacement("100m", "100m"), want: []string{"web.slice.0000"}},
+		"grows": {np: namespacePlacement("200m", "100m", builders.HeldSlices("r1", 1, "cpu", "100m")), want: []string{"web.held.r1", "web.slice.0000"}},
+		"lost": {
+			np: namespacePlacement("200m", "100m", leaving(schedulerv1alpha1.LeavingLost)), want: []string{"web.held.r1", "web.slice.0000 replaces", "web.slice.0001 replaces"},
+			change: func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Displaced = displaced("200m") },
+		},
+		"gives way": {
+			np: namespacePlacement("200m", "100m", leaving(schedulerv1alpha1.LeavingPreempted)), want: []string{"web.held.r1", "web.slice.0000", "web.slice.0001"},
+			change: func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Displaced = displaced("200m") },
+		},
+		"drained, and elsewhere, and grows": {
+			np:   namespacePlacement("300m", "100m", leaving(schedulerv1alpha1.LeavingDrained), builders.HeldSlices("r2", 2, "cpu", "200m")),
+			want: []string{"web.held.r1 replaced", "web.held.r2", "web.slice.0000"}, change: func(np *schedulerv1alpha1.NamespacePlacement) { np.Status.Displaced = displaced("0") },
+		},
+		"elsewhere, and spreads": {
+			np:   namespacePlacement("200m", "100m", leaving(schedulerv1alpha1.LeavingLost), builders.HeldSlices("r2", 2, "cpu", "200m")),
+			want: []string{"web.held.r1 replaced", "web.held-0000.r2", "web.held-0001.r2"},
+			change: func(np *schedulerv1alpha1.NamespacePlacement) {
+				np.Status.Displaced, np.Spec.ClusterChoice = displaced("0"), spreads
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.change != nil {
+				tc.change(tc.np)
+			}
+			var got []string
+			for _, object := range Slices(tc.np) {
+				pod, text := object.(*corev1.Pod), object.GetName()
+				if slicepod.Replaces(pod) {
+					text += " replaces"
+				}
+				if slicepod.IsReplaced(pod) {
+					text += " replaced"
+				}
+				got = append(got, text)
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
 // TestSlicesOfARequest go where the tenant wants them.
 func TestSlicesOfARequest(t *testing.T) {
 	np := namespacePlacement("300m", "100m", builders.HeldSlices("r1", 3, "cpu", "300m"))

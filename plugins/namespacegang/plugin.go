@@ -70,6 +70,8 @@ type NamespaceGang struct {
 	pods      corev1listers.PodLister
 	// wait is how long a slice is held for the others of its gang.
 	wait time.Duration
+	// losses is of how many super clusters the pool is to survive the loss.
+	losses int
 
 	// expansion is held from the first Reserve of a gang until it is expanded, and from the last Unreserve until it is
 	// collapsed.
@@ -101,7 +103,10 @@ func New(committer Committer, gangs *State) func(context.Context, runtime.Object
 		}
 		pods := handle.SharedInformerFactory().Core().V1().Pods().Lister()
 		expander, _ := committer.(Expander)
-		return &NamespaceGang{handle: handle, committer: committer, expander: expander, gangs: gangs, pods: pods, wait: time.Duration(args.PermitWaitingTimeSeconds) * time.Second}, nil
+		return &NamespaceGang{
+			handle: handle, committer: committer, expander: expander, gangs: gangs, pods: pods,
+			wait: time.Duration(args.PermitWaitingTimeSeconds) * time.Second, losses: int(args.TolerateLosses),
+		}, nil
 	}
 }
 
@@ -138,7 +143,7 @@ func Compare(a, b *corev1.Pod) int {
 
 // EventsToRegister names what can make room for a slice that another plugin refused, for whose sake others were
 // released: a virtual Node that is added or changed, or that goes and is no topology any more over which slices must
-// spread, and a Pod that is deleted.
+// spread, a Pod that is deleted, and one that stands for something which is replaced now.
 func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -153,7 +158,7 @@ func (pl *NamespaceGang) EventsToRegister(context.Context) ([]fwk.ClusterEventWi
 			QueueingHintFn: pl.hintOfSpread,
 		},
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown},
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown | fwk.UpdatePodLabel},
 			QueueingHintFn: pl.hint,
 		},
 	}, nil

@@ -20,15 +20,15 @@ import (
 // So a namespace that is far too large is refused at once instead of after most of its slices were held and released.
 // What is free is no part of the reason: tenants read it. It refuses slices of a gang that has lost one, too: the gang
 // begins anew with its first slice. Slices that are pinned go to their super cluster alone, whatever the others have
-// free.
+// free. Each slice is refused that would take room which is kept for the loss of super clusters (keepRoom): others may
+// have been placed since the first one was tried.
 func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	switch begun := pl.gangs.begun(pod); {
-	case pl.gangs.isLost(pod), !begun && pl.expander != nil && slicepod.GangName(pod) != "" && !slicepod.IsFirst(pod):
+	begun := pl.gangs.begun(pod)
+	if pl.gangs.isLost(pod) || !begun && pl.expander != nil && slicepod.GangName(pod) != "" && !slicepod.IsFirst(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonReleased)
-	case slicepod.PinOf(pod) != "":
-		return &fwk.PreFilterResult{NodeNames: sets.New(slicepod.PinOf(pod))}, nil
-	case begun:
-		return nil, nil
+	}
+	if begun {
+		return pinned(pod), pl.keepRoom(pod, nil, nodes)
 	}
 	total, err := slicepod.Total(pod)
 	if err != nil {
@@ -37,9 +37,12 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 	if _, err := slicepod.Size(pod); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	if only := pinned(pod); only != nil {
+		return only, pl.keepRoom(pod, total, nodes)
+	}
 	short := Short(pod, total, nodes)
 	if len(short) == 0 {
-		return nil, nil
+		return nil, pl.keepRoom(pod, total, nodes)
 	}
 	wanted := make([]string, 0, len(short))
 	for _, name := range short.Names() {
@@ -47,6 +50,14 @@ func (pl *NamespaceGang) PreFilter(_ context.Context, _ fwk.CycleState, pod *cor
 		wanted = append(wanted, fmt.Sprintf("%s %s", d.Quantity(short[name]), name))
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable, ErrReasonNoFreeCapacity+": "+strings.Join(wanted, ", "))
+}
+
+// pinned returns the super cluster to which a slice may go alone, nil for any.
+func pinned(pod *corev1.Pod) *fwk.PreFilterResult {
+	if cluster := slicepod.PinOf(pod); cluster != "" {
+		return &fwk.PreFilterResult{NodeNames: sets.New(cluster)}
+	}
+	return nil
 }
 
 // Short returns what of total all nodes together that pod selects have too little free for: the whole amount that is

@@ -28,6 +28,9 @@ func SetDefaults_NamespaceGangArgs(args *NamespaceGangArgs) { //nolint:revive //
 	if args.PermitWaitingTimeSeconds == nil {
 		args.PermitWaitingTimeSeconds = ptr.To[int64](30)
 	}
+	if args.TolerateLosses == nil {
+		args.TolerateLosses = ptr.To[int32](0)
+	}
 }
 
 // SetDefaults_SuperClusterBinderArgs fills what a file leaves out.

@@ -64,11 +64,11 @@ func roomToV1(from *config.NamespaceRoomArgs, to *NamespaceRoomArgs) {
 }
 
 func gangToInternal(from *NamespaceGangArgs, to *config.NamespaceGangArgs) {
-	to.PermitWaitingTimeSeconds = ptr.Deref(from.PermitWaitingTimeSeconds, 0)
+	to.PermitWaitingTimeSeconds, to.TolerateLosses = ptr.Deref(from.PermitWaitingTimeSeconds, 0), ptr.Deref(from.TolerateLosses, 0)
 }
 
 func gangToV1(from *config.NamespaceGangArgs, to *NamespaceGangArgs) {
-	to.PermitWaitingTimeSeconds = ptr.To(from.PermitWaitingTimeSeconds)
+	to.PermitWaitingTimeSeconds, to.TolerateLosses = ptr.To(from.PermitWaitingTimeSeconds), ptr.To(from.TolerateLosses)
 }
 
 func binderToInternal(from *SuperClusterBinderArgs, to *config.SuperClusterBinderArgs) {

@@ -35,6 +35,10 @@ type NamespaceGangArgs struct {
 	// PermitWaitingTimeSeconds is for how long a slice is held for the others of its namespace, between 1 and 600.
 	// Default: 30.
 	PermitWaitingTimeSeconds *int64 `json:"permitWaitingTimeSeconds,omitempty"`
+	// TolerateLosses is the number of super clusters whose loss at the same time the pool is to survive, whichever these
+	// are, between 0 and 10: what is free in all others, in sum, holds what is reserved in them. Nothing new is placed
+	// that would leave less; what leaves a super cluster that is drained or lost is. All profiles say the same. Default: 0.
+	TolerateLosses *int32 `json:"tolerateLosses,omitempty"`
 }
 
 // +kubebuilder:object:root=true

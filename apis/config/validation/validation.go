@@ -14,6 +14,8 @@ const (
 	// MaxPermitWaitingTimeSeconds bounds NamespaceGangArgs.PermitWaitingTimeSeconds: kube-scheduler lets no Pod wait
 	// longer than 15 minutes.
 	MaxPermitWaitingTimeSeconds = 600
+	// MaxTolerateLosses bounds NamespaceGangArgs.TolerateLosses.
+	MaxTolerateLosses = 10
 	// MaxInFlight bounds SuperClusterBinderArgs.MaxInFlight.
 	MaxInFlight = 10_000
 	// maxWeight bounds the weight of a resource.
@@ -42,7 +44,11 @@ func ValidateNamespaceRoomArgs(path *field.Path, args *config.NamespaceRoomArgs)
 
 // ValidateNamespaceGangArgs returns what is wrong with args. path leads to them, and may be nil.
 func ValidateNamespaceGangArgs(path *field.Path, args *config.NamespaceGangArgs) field.ErrorList {
-	return between(path.Child("permitWaitingTimeSeconds"), args.PermitWaitingTimeSeconds, MaxPermitWaitingTimeSeconds)
+	errs := between(path.Child("permitWaitingTimeSeconds"), args.PermitWaitingTimeSeconds, MaxPermitWaitingTimeSeconds)
+	if args.TolerateLosses < 0 || args.TolerateLosses > MaxTolerateLosses {
+		errs = append(errs, field.Invalid(path.Child("tolerateLosses"), args.TolerateLosses, validation.InclusiveRangeError(0, MaxTolerateLosses)))
+	}
+	return errs
 }
 
 // ValidateSuperClusterBinderArgs returns what is wrong with args. path leads to them, and may be nil.

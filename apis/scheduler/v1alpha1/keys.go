@@ -107,6 +107,11 @@ const (
 	// drained or whose Cluster was deleted, False while some are. Absent: it is not drained.
 	// Written by vc-scheduler; read by operators.
 	NodeDrained = "Drained"
+	// NodeReplaceable is the type of a Node condition: True when what namespaces have in the super cluster has room in
+	// the others, were it lost, and False when some has not: the message says how much, and of which. Unknown when it
+	// could not be simulated. Absent: it has not been yet.
+	// Written by vc-scheduler; read by operators.
+	NodeReplaceable = "Replaceable"
 	// NodeVersionSkew is the type of a Node condition: True when the super cluster has a version of Kubernetes that
 	// Superpool does not work with: nothing new goes there, and what runs there stays. Unknown when its version is not
 	// known. Absent: Superpool works with it.

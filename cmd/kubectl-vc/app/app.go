@@ -27,7 +27,6 @@ import (
 // NewCommand returns the command, which reads and writes streams. The context that it is executed with ends it.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	c := cli.New(streams)
-	ctrl.SetLogger(logr.Discard())
 	command := &cobra.Command{
 		Use:     "kubectl-vc",
 		Version: version.String(),
@@ -55,6 +54,7 @@ how full super clusters are, and empties them. What kubectl does is not here: ku
 
 // Execute runs the command with the arguments of the process, prints its error, and returns its exit code.
 func Execute(ctx context.Context, streams genericiooptions.IOStreams) int {
+	ctrl.SetLogger(logr.Discard()) // the logger of controller-runtime is one of the process, and may be set once
 	err := NewCommand(streams).ExecuteContext(ctx)
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) { // that of a command has said itself why

@@ -11,6 +11,7 @@ import (
 
 // TestHelp: every verb says what it does, has an example, and says what is wrong with what is given, without a cluster.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
 	for _, verb := range command.Commands() {
@@ -32,6 +33,7 @@ func TestHelp(t *testing.T) {
 
 // TestArguments: what names nothing, or too much, is refused before anything is asked.
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	for args, want := range map[string]string{
 		"drain":                       "give the name of one super cluster",
 		"drain r1 r2":                 "give the name of one super cluster",

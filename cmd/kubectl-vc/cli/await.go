@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ const LookPeriod = 500 * time.Millisecond
 type Waiting struct {
 	Wait    bool
 	Timeout time.Duration
+	// Until is what an error says that something is not by then: "there", unless it says another.
+	Until string
 }
 
 // AddFlags adds the flags of what takes ten minutes at most, as a rule.
@@ -71,7 +74,7 @@ func (c *CLI) Await(ctx context.Context, what string, w Waiting, look func(ctx c
 	case now.Refused:
 		return fmt.Errorf("%s: %s", what, now.Says)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return fmt.Errorf("%s is not there after %s: %s", what, w.Timeout, now.Says)
+		return fmt.Errorf("%s is not %s after %s: %s", what, cmp.Or(w.Until, "there"), w.Timeout, now.Says)
 	}
 	return err //nolint:wrapcheck // it is that of the context
 }

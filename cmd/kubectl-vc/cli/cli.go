@@ -52,23 +52,30 @@ func (c *CLI) Connect() (client.Client, string, error) {
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // it names the kubeconfig
 	}
-	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	if config.Timeout == 0 {
-		config.Timeout = RequestTimeout
-	}
 	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // as above
 	}
+	cluster, err := c.Client(config, "the meta cluster")
+	return cluster, namespace, err
+}
+
+// Client returns a client of a cluster, which an error names.
+func (c *CLI) Client(config *rest.Config, name string) (client.Client, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	if config.Timeout == 0 {
+		config.Timeout = RequestTimeout
+	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenancyv1alpha1.AddToScheme(scheme), schedulerv1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, "", fmt.Errorf("building the scheme: %w", err)
+		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 	cluster, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, "", fmt.Errorf("connecting to the meta cluster: %w", err)
+		return nil, fmt.Errorf("connecting to %s: %w", name, err)
 	}
-	return cluster, namespace, nil
+	return cluster, nil
 }
 
 // Get returns a VirtualCluster of the namespace that is meant.

@@ -6,12 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/internal/tenantclient"
 )
 
 // Administrator returns the administrator's kubeconfig of a tenant.
@@ -54,4 +56,20 @@ func current(text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("it has no current context: %w", err)
 	}
 	return clientcmd.Write(*raw) //nolint:wrapcheck // it says what it did
+}
+
+// Tenant returns a client of a tenant by its administrator's kubeconfig. Answers are bounded, warnings are not printed, and
+// redirects are not followed: whoever answers is the tenant's own.
+func Tenant(admin []byte) (kubernetes.Interface, error) {
+	config, err := kubeconfig.Parse(admin)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
+	}
+	config = tenantclient.New(nil).Config(config)
+	config.Timeout = RequestTimeout
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the tenant: %w", err)
+	}
+	return api, nil
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,10 +19,8 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
-	"github.com/superpool/superpool/internal/kubeconfig"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
-	"github.com/superpool/superpool/internal/tenantclient"
 )
 
 // explaining is what is explained.
@@ -199,15 +196,9 @@ func podOf(ctx context.Context, cluster client.Client, vc *tenancyv1alpha1.Virtu
 	if err != nil {
 		return nil, fmt.Errorf("--pod-name: %w", err)
 	}
-	target, err := kubeconfig.Parse(admin)
+	api, err := cli.Tenant(admin)
 	if err != nil {
 		return nil, fmt.Errorf("--pod-name: %w", err)
-	}
-	target = tenantclient.New(nil).Config(target)
-	target.Timeout = cli.RequestTimeout
-	api, err := kubernetes.NewForConfig(target)
-	if err != nil {
-		return nil, fmt.Errorf("--pod-name: connecting to the tenant: %w", err)
 	}
 	pod, err := api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/skew"
 )
@@ -53,17 +53,17 @@ type findings struct {
 
 // good and bad add what a check has found.
 func (f *findings) good(check, format string, arguments ...any) {
-	f.list = append(f.list, finding{Cluster: f.where, Check: check, OK: true, Says: line(fmt.Sprintf(format, arguments...))})
+	f.list = append(f.list, finding{Cluster: f.where, Check: check, OK: true, Says: fmt.Sprintf(format, arguments...)})
 }
 
 func (f *findings) bad(check, mend, format string, arguments ...any) {
-	f.list = append(f.list, finding{Cluster: f.where, Check: check, Says: line(fmt.Sprintf(format, arguments...)), Mend: mend})
+	f.list = append(f.list, finding{Cluster: f.where, Check: check, Says: fmt.Sprintf(format, arguments...), Mend: mend})
 }
 
 // check returns the command that looks whether clusters have what a pool needs.
 func (c *verbs) check() *cobra.Command {
 	var k kubeconfig
-	var output string
+	var output cli.Output
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Look whether the meta cluster, and a super cluster, have what a pool needs",
@@ -79,16 +79,12 @@ where one is not.`,
 		RunE: func(command *cobra.Command, _ []string) error { return c.runCheck(command.Context(), &k, output) },
 	}
 	k.addFlags(command)
-	command.Flags().StringVarP(&output, "output", "o", "", `"json": print what was found for programs`)
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	output.AddTo(command, cli.OutputJSON, cli.OutputYAML)
 	return command
 }
 
 // runCheck looks at the clusters, and prints what it has found.
-func (c *verbs) runCheck(ctx context.Context, k *kubeconfig, output string) error {
-	if output != "" && output != "json" {
-		return errors.New("-o: give json, or leave it out")
-	}
+func (c *verbs) runCheck(ctx context.Context, k *kubeconfig, output cli.Output) error {
 	meta, namespace, err := c.meta(ctx)
 	if err != nil {
 		return err
@@ -108,8 +104,8 @@ func (c *verbs) runCheck(ctx context.Context, k *kubeconfig, output string) erro
 		}
 		found = append(found, ofSuper...)
 	}
-	if err := c.report(found, output); err != nil {
-		return err
+	if err := c.Show(output, found, nil, func(p *page.Page) { report(p, found) }); err != nil {
+		return err //nolint:wrapcheck // it says what it did
 	}
 	failed := len(slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return f.OK }))
 	if failed > 0 {
@@ -119,21 +115,17 @@ func (c *verbs) runCheck(ctx context.Context, k *kubeconfig, output string) erro
 }
 
 // report prints what was found.
-func (c *verbs) report(found []finding, output string) error {
-	if output == "json" {
-		return page.JSON(c.Out, found) //nolint:wrapcheck // it says what it did
-	}
+func report(p *page.Page, found []finding) {
 	for _, f := range found {
 		mark, word := "✓", "ok"
 		if !f.OK {
 			mark, word = "✗", "failed"
 		}
-		c.print("%s %-6s  %-5s  %s: %s", mark, word, f.Cluster, f.Check, f.Says)
+		p.Line("%s %-6s  %-5s  %s: %s", mark, word, f.Cluster, f.Check, f.Says)
 		if !f.OK {
-			c.print("            %s", f.Mend)
+			p.Row("            " + f.Mend) // not broken into lines: it is to be copied
 		}
 	}
-	return nil
 }
 
 // checkMeta looks at the meta cluster. namespace is where Clusters are to be.
@@ -245,7 +237,7 @@ func (f *findings) rights(ctx context.Context, objects []*unstructured.Unstructu
 // definitions looks whether our definitions are those of this version.
 func (f *findings) definitions(ctx context.Context, objects []*unstructured.Unstructured) error {
 	const check = "definitions of Superpool"
-	w := &writer{cluster: f.cluster, dry: dryServer}
+	w := &writer{cluster: f.cluster, dry: cli.DryRunServer}
 	var missing, others []string
 	for _, object := range objects {
 		if object.GetKind() != crdKind {
@@ -428,15 +420,11 @@ func checkSuper(ctx context.Context, k *kubeconfig, super, meta *cluster, server
 // owner looks whose a super cluster is. id is "" where it has none.
 func (f *findings) owner(ctx context.Context, k *kubeconfig, meta *cluster, id string) {
 	const check = "id and pool"
-	err := checkID(id)
-	if err == nil {
-		err = k.owned(ctx, f.cluster, meta, id)
-	}
-	switch {
-	case id == "":
-		f.good(check, "none yet: %s ID %s", rejoin, k.flags())
+	switch err := k.owned(ctx, f.cluster, meta, id); {
 	case err != nil:
 		f.bad(check, "give it the ID, or the pool, that the line above names", "%v", err)
+	case id == "":
+		f.good(check, "none yet: %s ID %s", rejoin, k.flags())
 	default:
 		f.good(check, "super cluster %s, which no other pool has", id)
 	}

@@ -142,7 +142,12 @@ func writeFiles(folder string, files []file) error {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("--out: %w", err)
 		}
-		if err := os.WriteFile(path, f.content, ofOwner); err != nil {
+		created, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, ofOwner) // no link that another has put there
+		if err == nil {
+			_, err = created.Write(f.content)
+			err = errors.Join(err, created.Close())
+		}
+		if err != nil {
 			return fmt.Errorf("--out: %w", err)
 		}
 	}

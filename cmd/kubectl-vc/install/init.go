@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/manifests"
 )
 
@@ -52,7 +53,7 @@ What VirtualClusters get that name no policy says --policies: "closed" is the le
 the TenantPolicies of these names. Without the flag that stays what it is.
 
 What others have set of what is applied is not taken over, but told. With -o yaml it prints everything, in order, and asks no
-cluster: for a repository from which something else applies it.`,
+cluster: for a repository from which something else applies it. Without --policies that is "closed".`,
 		Example: `  kubectl vc init
   kubectl vc init --policies=standard --image-registry=mirror.example.com/superpool
   kubectl vc init --dry-run=server
@@ -62,12 +63,12 @@ cluster: for a repository from which something else applies it.`,
 	}
 	const patience = 5 * time.Minute
 	flags := command.Flags()
-	i.addFlags(flags, patience)
-	i.addWait(flags)
+	i.dry.AddFlags(flags)
+	i.AddFlagsFor(flags, patience)
 	flags.StringVar(&i.values.Registry, "image-registry", "", "what is before the names of images, as registry.example.com/superpool; default: that of this version")
 	flags.StringToStringVar(&i.values.Images, "image", nil, "image of a program, as vc-scheduler=registry.example.com/vc-scheduler:v1; may be given several times")
 	flags.BoolVar(&i.withoutManager, "without-vc-manager", false, "leave vc-manager out: all tenants are imported")
-	flags.StringVar(&i.policies, "policies", "", "what tenants may whose VirtualCluster names no policy: closed, standard or trusted; default: as it is, and closed at first")
+	flags.StringVar(&i.policies, "policies", "", "what tenants may whose VirtualCluster names no policy: closed, standard or trusted; default: as it is, and closed at first and with -o")
 	flags.StringVarP(&i.output, "output", "o", "", `"yaml": print what would be applied, and ask no cluster`)
 	flags.BoolVar(&i.force, "force-conflicts", false, "take over what others have set of what is applied")
 	for name, values := range map[string][]string{"policies": presets, "output": {"yaml"}} {
@@ -84,7 +85,7 @@ func (i *initializing) check() error {
 	case i.policies != "" && !slices.Contains(presets, i.policies):
 		return fmt.Errorf("--policies: give one of %s", strings.Join(presets, ", "))
 	}
-	return errors.Join(i.common.check(), i.values.Validate())
+	return i.values.Validate() //nolint:wrapcheck // it says what is wrong
 }
 
 // stages returns what is applied, in order. What is in one may need that the one before is established.
@@ -208,22 +209,22 @@ func (c *verbs) awaitEstablished(ctx context.Context, meta *cluster, i *initiali
 		if object.GetKind() != crdKind {
 			continue
 		}
-		err := c.await(ctx, nameOf(object)+" is not established", i.timeout, func(ctx context.Context) (bool, string, error) {
+		err := c.Await(ctx, nameOf(object), i.step("established"), func(ctx context.Context) (cli.State, error) {
 			found := object.DeepCopy()
 			if err := meta.Get(ctx, client.ObjectKeyFromObject(object), found); err != nil {
-				return false, "", err //nolint:wrapcheck // it says what it did
+				return cli.State{}, err //nolint:wrapcheck // it says what it did
 			}
 			conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions") // nothing else is stored there
 			for _, one := range conditions {
 				condition, _ := one.(map[string]any)
 				if condition["type"] == "Established" && condition["status"] == "True" {
-					return true, "", nil
+					return cli.State{Done: true}, nil
 				}
 			}
-			return false, "waiting until " + nameOf(object) + " is established", nil
+			return cli.State{Says: "waiting until " + nameOf(object) + " is established"}, nil
 		})
 		if err != nil {
-			return err
+			return err //nolint:wrapcheck // it says what it did
 		}
 	}
 	return nil
@@ -231,20 +232,20 @@ func (c *verbs) awaitEstablished(ctx context.Context, meta *cluster, i *initiali
 
 // awaitAvailable waits until the Deployments among objects run as they are to.
 func (c *verbs) awaitAvailable(ctx context.Context, meta *cluster, i *initializing, objects []*unstructured.Unstructured) error {
-	if i.isDry() || !i.wait {
+	if i.isDry() || !i.Wait {
 		return nil
 	}
 	for _, object := range objects {
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		err := c.await(ctx, nameOf(object)+" is not available", i.timeout, func(ctx context.Context) (bool, string, error) {
+		err := c.Await(ctx, nameOf(object), i.step("available"), func(ctx context.Context) (cli.State, error) {
 			deployment := &appsv1.Deployment{}
 			if err := meta.Get(ctx, client.ObjectKeyFromObject(object), deployment); err != nil {
-				return false, "", err //nolint:wrapcheck // it says what it did
+				return cli.State{}, err //nolint:wrapcheck // it says what it did
 			}
 			done, says := availability(deployment)
-			return done, says, nil
+			return cli.State{Done: done, Says: says}, nil
 		})
 		if err != nil {
 			return fmt.Errorf("%w. It goes on to start: kubectl -n %s describe pods", err, object.GetNamespace())

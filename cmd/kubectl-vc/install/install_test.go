@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/manifests"
 )
 
@@ -33,11 +33,10 @@ import (
 func run(t *testing.T, line string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	streams := genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &bytes.Buffer{}}
-	flags := genericclioptions.NewConfigFlags(true)
-	flags.KubeConfig = ptr.To("/nowhere/kubeconfig")
+	c := cli.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &bytes.Buffer{}})
+	c.Flags.KubeConfig = ptr.To("/nowhere/kubeconfig")
 	root := &cobra.Command{Use: "kubectl-vc", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(Commands(streams, flags, cobra.NoFileCompletions)...)
+	root.AddCommand(Commands(c)...)
 	root.SetArgs(strings.Fields(line))
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
@@ -62,20 +61,21 @@ func TestArguments(t *testing.T) {
 		"join " + strings.Repeat("a", 53):                        "has 53 characters, 52 are the most",
 		"join r1":                                                "--super-kubeconfig is missing",
 		"join r1 --super-kubeconfig /nowhere/r1":                 "/nowhere/r1",
-		"join r1 --dry-run=perhaps":                              "--dry-run: give none, client or server",
+		"join r1 --dry-run=perhaps":                              "give none, client or server",
 		"join r1 -o json":                                        "-o: give yaml",
 		"join r1 -o yaml --out .":                                "-o: give yaml, without --out",
 		"join r1 --image a,b":                                    "is no reference of an image",
 		"join r1 --super-context y --super-kubeconfig " + good:   `cannot locate context y`,
 		"join r1 --super-kubeconfig " + write("none", "ftp://x"): "",
+		"join r1 --super-kubeconfig " + write("password", "https://me:secret@192.0.2.1:6443"): "has a user name in it",
 		"leave R1":                    `ID "R1" is not a DNS label`,
-		"leave r1 --dry-run=perhaps":  "--dry-run: give none, client or server",
+		"leave r1 --dry-run=perhaps":  "give none, client or server",
 		"leave r1":                    "/nowhere/kubeconfig",
 		"init --policies=open":        "give one of closed, standard, trusted",
 		"init -o json":                "-o: give yaml",
 		"init --image etcd=x":         `no program "etcd" has an image here`,
 		"init --image-registry=https": "/nowhere/kubeconfig",
-		"check -o yaml":               "-o: give json",
+		"check -o wide":               "give one of json, yaml",
 		"check":                       "/nowhere/kubeconfig",
 	} {
 		printed, err := run(t, line)
@@ -267,6 +267,22 @@ func TestLeaveRefuses(t *testing.T) {
 				require.NoError(t, err)
 			}
 		})
+	}
+}
+
+// TestOwnedNamesNoCommand: what an administrator of a super cluster writes as its id is no part of a command that is said.
+func TestOwnedNamesNoCommand(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
+	of := func(namespace, name, key string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{key: "r2; reboot"}}
+	}
+	for _, record := range []*corev1.ConfigMap{of("kube-system", "supercluster-info", "id"), of(systemNamespace, authority, authorityID)} {
+		super := &cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(record).Build(), uid: "super"}
+		err := (&kubeconfig{file: "f"}).owned(t.Context(), super, &cluster{uid: "meta"}, "r1")
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "leave r2; reboot")
 	}
 }
 

@@ -14,13 +14,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/superclusters"
 	"github.com/superpool/superpool/manifests"
 )
@@ -80,9 +83,9 @@ vc-scheduler-token of superpool-system first: the old one ends at once, and a sy
 		},
 	}
 	const patience = 5 * time.Minute
-	j.common.addFlags(command.Flags(), patience)
-	j.addWait(command.Flags())
-	j.kubeconfig.addFlags(command)
+	j.dry.AddFlags(command.Flags())
+	j.AddFlagsFor(command.Flags(), patience)
+	j.addFlags(command)
 	command.Flags().StringVar(&j.image, "image", "", "image of the syncer; default: that of this version")
 	command.Flags().StringVar(&j.registry, "image-registry", "", "what is before the name of the image, as registry.example.com/superpool; default: that of this version")
 	command.Flags().StringVar(&j.out, "out", "", "folder in which cluster_ID is written, in the place of applying it in the meta cluster")
@@ -110,7 +113,7 @@ func (j *joining) check() error {
 	if j.output != "" && (j.output != "yaml" || j.out != "") {
 		return errors.New("-o: give yaml, without --out, or leave it out")
 	}
-	return errors.Join(checkID(j.id), j.common.check(), j.values().Validate())
+	return errors.Join(checkID(j.id), j.values().Validate())
 }
 
 // runJoin has a cluster join the pool.
@@ -129,6 +132,9 @@ func (c *verbs) runJoin(ctx context.Context, j *joining) error {
 	if isOwn(host) && !j.isElsewhere() {
 		c.say("warning: %s is an address of this machine, by which no pod of the meta cluster reaches the super cluster", place.Server)
 	}
+	if place.InsecureSkipTLSVerify {
+		c.say("warning: insecure-skip-tls-verify of %s holds for our programs, too: whoever is between gets their tokens", j.file)
+	}
 	meta, namespace, err := c.meta(ctx)
 	if err != nil {
 		return err
@@ -140,7 +146,7 @@ func (c *verbs) runJoin(ctx context.Context, j *joining) error {
 	if err := errors.Join(j.owned(ctx, super, meta, j.id), j.fits(ctx, meta, r)); err != nil {
 		return err
 	}
-	if err := c.prepare(ctx, super, j); err != nil {
+	if err := c.prepare(ctx, super, meta, j); err != nil {
 		return j.again(err)
 	}
 	if err := c.takeTokens(ctx, super, r, j); err != nil {
@@ -203,8 +209,19 @@ func (j *joining) fits(ctx context.Context, meta *cluster, r *registration) erro
 	return nil
 }
 
-// clusterOf returns a Cluster of Cluster API, nil for none.
+// clusterOf returns a Cluster of Cluster API, nil for none. One that join made for the same super cluster in another
+// namespace is an error: vc-scheduler may not have seen it yet.
 func clusterOf(ctx context.Context, meta *cluster, kind schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	joined := &metav1.PartialObjectMetadataList{}
+	joined.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := meta.List(ctx, joined, client.MatchingLabels{schedulerv1alpha1.LabelJoined: key.Name}); err != nil {
+		return nil, fmt.Errorf("listing Clusters: %w", err)
+	}
+	for i := range joined.Items {
+		if other := client.ObjectKeyFromObject(&joined.Items[i]); other != key {
+			return nil, fmt.Errorf("super cluster %s is Cluster %s already, and not %s: give its namespace by -n", key.Name, other, key)
+		}
+	}
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(kind)
 	err := meta.Get(ctx, key, found)
@@ -262,8 +279,8 @@ func ofSuper(id string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// prepare applies in a super cluster what the pool needs there.
-func (c *verbs) prepare(ctx context.Context, super *cluster, j *joining) error {
+// prepare applies in a super cluster what the pool needs there, and records whose it is.
+func (c *verbs) prepare(ctx context.Context, super, meta *cluster, j *joining) error {
 	objects, err := ofSuper(j.id)
 	if err != nil {
 		return err
@@ -274,6 +291,27 @@ func (c *verbs) prepare(ctx context.Context, super *cluster, j *joining) error {
 			return err
 		}
 	}
+	return j.claim(ctx, w, meta)
+}
+
+// claim records in a super cluster whose it is, as its syncer does: until that has started, another pool could take it
+// under the same id.
+func (j *joining) claim(ctx context.Context, w *writer, meta *cluster) error {
+	record := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: authority},
+		Data:       map[string]string{authorityID: j.id, authorityMeta: string(meta.uid)},
+	}
+	if j.isDry() {
+		return nil
+	}
+	switch err := w.cluster.Create(ctx, record.DeepCopy()); {
+	case apierrors.IsAlreadyExists(err):
+		return j.owned(ctx, w.cluster, meta, j.id)
+	case err != nil:
+		return fmt.Errorf("recording whose %s is: %w", w.cluster.name, err)
+	}
+	w.did(record, "created")
 	return nil
 }
 
@@ -281,9 +319,9 @@ func (c *verbs) prepare(ctx context.Context, super *cluster, j *joining) error {
 func (c *verbs) writer(to *cluster, j *joining, suffix string) *writer {
 	w := &writer{verbs: c, cluster: to, dry: j.dry, force: j.force, mend: "kubectl vc join " + j.id + " " + j.flags(), suffix: suffix}
 	if j.output != "" {
-		beside := *c
+		beside := *c.CLI
 		beside.Out = c.ErrOut
-		w.verbs = &beside
+		w.verbs = &verbs{&beside}
 	}
 	return w
 }
@@ -292,23 +330,20 @@ func (c *verbs) writer(to *cluster, j *joining, suffix string) *writer {
 func (c *verbs) takeTokens(ctx context.Context, super *cluster, r *registration, j *joining) error {
 	const patience = time.Minute
 	for _, account := range []string{"vc-scheduler", "syncer"} {
-		look := func(ctx context.Context) (bool, string, error) {
+		look := func(ctx context.Context) (cli.State, error) {
 			made, err := token(ctx, super, account)
 			r.tokens[account] = made
-			if made != "" || err != nil {
-				return made != "", "", err
-			}
-			return false, "waiting for the token in Secret " + systemNamespace + "/" + account + "-token", nil
+			return cli.State{Done: made != "", Says: "waiting for it: does the super cluster's kube-controller-manager run?"}, err
 		}
 		if j.isDry() {
-			if _, _, err := look(ctx); err != nil {
+			if _, err := look(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		what := fmt.Sprintf("the super cluster made no token in Secret %s/%s-token (does its kube-controller-manager run?)", systemNamespace, account)
-		if err := c.await(ctx, what, patience, look); err != nil {
-			return err
+		w := cli.Waiting{Wait: true, Timeout: patience}
+		if err := c.Await(ctx, "the token in Secret "+systemNamespace+"/"+account+"-token of the super cluster", w, look); err != nil {
+			return err //nolint:wrapcheck // it says what it did
 		}
 	}
 	return nil
@@ -376,19 +411,19 @@ func (c *verbs) register(ctx context.Context, meta *cluster, j *joining, files [
 
 // awaitReady waits until the virtual Node of a super cluster is Ready.
 func (c *verbs) awaitReady(ctx context.Context, meta *cluster, j *joining) error {
-	if j.isDry() || !j.wait {
+	if j.isDry() || !j.Wait {
 		return nil
 	}
-	err := c.await(ctx, "super cluster "+j.id+" is not Ready", j.timeout, func(ctx context.Context) (bool, string, error) {
+	err := c.Await(ctx, "super cluster "+j.id, j.step("Ready"), func(ctx context.Context) (cli.State, error) {
 		node, err := virtualNode(ctx, meta, j.id)
 		if err != nil || node == nil {
-			return false, waitsForScheduler, err
+			return cli.State{Says: waitsForScheduler}, err
 		}
 		ready := condition(node, corev1.NodeReady)
 		if ready == nil {
-			return false, waitsForScheduler, nil
+			return cli.State{Says: waitsForScheduler}, nil
 		}
-		return ready.Status == corev1.ConditionTrue, ready.Message, nil
+		return cli.State{Done: ready.Status == corev1.ConditionTrue, Says: ready.Message}, nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w. It goes on to join: kubectl describe node %s, kubectl -n vc-manager logs -l app.kubernetes.io/name=vc-scheduler", err, j.id)

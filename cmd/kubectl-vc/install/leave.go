@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/internal/slice"
 	"github.com/superpool/superpool/internal/superclusters"
 )
@@ -57,14 +57,15 @@ kubectl vc join marks all of it. Killed at any moment it finishes when it is run
 		},
 	}
 	const patience = 5 * time.Minute
-	l.common.addFlags(command.Flags(), patience)
-	l.kubeconfig.addFlags(command)
+	l.dry.AddFlags(command.Flags())
+	command.Flags().DurationVar(&l.Timeout, "timeout", patience, "how long to wait for each step")
+	l.addFlags(command)
 	return command
 }
 
 // runLeave takes a super cluster out of the pool.
 func (c *verbs) runLeave(ctx context.Context, l *leaving) error {
-	if err := errors.Join(checkID(l.id), l.check()); err != nil {
+	if err := checkID(l.id); err != nil {
 		return err
 	}
 	meta, namespace, err := c.meta(ctx)
@@ -125,7 +126,7 @@ func (l *leaving) look(ctx context.Context, super, meta *cluster) (s standing, e
 	if s.cluster, err = l.registered(ctx, meta, s.node); err != nil {
 		return s, err
 	}
-	if s.made, err = l.joined(ctx, meta, metaKinds(l.namespace)); err != nil {
+	if s.made, err = l.joined(ctx, meta, metaKinds()); err != nil {
 		return s, err
 	}
 	if super != nil {
@@ -235,13 +236,14 @@ func placedIn(ctx context.Context, meta *cluster, id string) (names []string, er
 // awaitNoTenants waits until the syncer has removed the namespaces of tenants, before anything is taken from it.
 func (c *verbs) awaitNoTenants(ctx context.Context, super *cluster, l *leaving) error {
 	const patience = time.Minute
-	what := fmt.Sprintf("super cluster %s has namespaces of tenants", l.id)
-	err := c.await(ctx, what, min(patience, l.timeout), func(ctx context.Context) (bool, string, error) {
+	w := l.step("free of namespaces of tenants")
+	w.Timeout = min(patience, w.Timeout)
+	err := c.Await(ctx, "super cluster "+l.id, w, func(ctx context.Context) (cli.State, error) {
 		names, err := tenantNamespaces(ctx, super)
 		if err != nil || len(names) == 0 {
-			return err == nil, "", err
+			return cli.State{Done: err == nil}, err
 		}
-		return false, "waiting for the syncer to remove namespaces of tenants: " + named(names), nil
+		return cli.State{Says: "waiting for the syncer to remove namespaces of tenants: " + named(names)}, nil
 	})
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w. Those of tenants that the pool does not know any more are yours to delete: %s", err,
@@ -271,22 +273,17 @@ type kindIn struct {
 	namespace string
 }
 
-// metaKinds are those of the meta cluster, in the order in which they are removed, but for the Cluster. namespace is
-// that of the Cluster.
-func metaKinds(namespace string) []kindIn {
+// metaKinds are those of the meta cluster, in the order in which they are removed, but for the Cluster.
+func metaKinds() []kindIn {
 	const manager = tenancyv1alpha1.ManagerNamespace
-	kinds := []kindIn{
+	return []kindIn{
 		{appsv1.SchemeGroupVersion.WithKind("Deployment"), manager},
 		{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), manager}, // by component manifests/shards
 		{rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"), ""},
 		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), manager},
 		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), manager},
-		{corev1.SchemeGroupVersion.WithKind("Secret"), manager},
+		{corev1.SchemeGroupVersion.WithKind("Secret"), ""}, // also where the Cluster was, which may be gone
 	}
-	if namespace != manager {
-		kinds = append(kinds, kindIn{corev1.SchemeGroupVersion.WithKind("Secret"), namespace})
-	}
-	return kinds
 }
 
 // superKinds are those of a super cluster, in the order in which they are removed, but for its id. What is in
@@ -327,18 +324,18 @@ func (c *verbs) leaveMeta(ctx context.Context, meta *cluster, l *leaving, regist
 		}
 	}
 	if !l.isDry() {
-		err := c.await(ctx, "virtual Node "+l.id+" is not gone", l.timeout, func(ctx context.Context) (bool, string, error) {
+		err := c.Await(ctx, "virtual Node "+l.id, l.step("gone"), func(ctx context.Context) (cli.State, error) {
 			node, err := virtualNode(ctx, meta, l.id)
 			if err != nil || node == nil {
-				return err == nil, "", err
+				return cli.State{Done: err == nil}, err
 			}
-			return false, "waiting for vc-scheduler to remove virtual Node " + l.id, nil
+			return cli.State{Says: "waiting for vc-scheduler to remove virtual Node " + l.id}, nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	objects, err := l.joined(ctx, meta, metaKinds(l.namespace))
+	objects, err := l.joined(ctx, meta, metaKinds())
 	if err != nil {
 		return err
 	}
@@ -375,7 +372,7 @@ func (c *verbs) leaveSuper(ctx context.Context, super *cluster, l *leaving) erro
 		}
 	}
 	if !l.isDry() {
-		err := c.await(ctx, "namespace "+systemNamespace+" is not gone", l.timeout, func(ctx context.Context) (bool, string, error) {
+		err := c.Await(ctx, "namespace "+systemNamespace, l.step("gone"), func(ctx context.Context) (cli.State, error) {
 			return isGone(ctx, super, l.id)
 		})
 		if err != nil {
@@ -391,22 +388,22 @@ func (c *verbs) leaveSuper(ctx context.Context, super *cluster, l *leaving) erro
 }
 
 // isGone returns whether namespace superpool-system is gone, if it has the mark of the super cluster.
-func isGone(ctx context.Context, super *cluster, id string) (gone bool, says string, err error) {
+func isGone(ctx context.Context, super *cluster, id string) (cli.State, error) {
 	namespace := &corev1.Namespace{}
-	err = super.Get(ctx, types.NamespacedName{Name: systemNamespace}, namespace)
+	err := super.Get(ctx, types.NamespacedName{Name: systemNamespace}, namespace)
 	switch {
 	case apierrors.IsNotFound(err):
-		return true, "", nil
+		return cli.State{Done: true}, nil
 	case err != nil:
-		return false, "", fmt.Errorf("reading namespace %s: %w", systemNamespace, err)
+		return cli.State{}, fmt.Errorf("reading namespace %s: %w", systemNamespace, err)
 	case namespace.Labels[schedulerv1alpha1.LabelJoined] != id:
-		return true, "namespace " + systemNamespace + " stays: it has no mark of join", nil
+		return cli.State{Done: true, Says: "namespace " + systemNamespace + " stays: it has no mark of join"}, nil
 	}
-	says = "waiting until namespace " + systemNamespace + " is gone"
+	says := "waiting until namespace " + systemNamespace + " is gone"
 	for _, condition := range namespace.Status.Conditions {
 		if condition.Status == corev1.ConditionTrue && condition.Type != corev1.NamespaceDeletionDiscoveryFailure {
 			says += ": " + condition.Message
 		}
 	}
-	return false, says, nil
+	return cli.State{Says: says}, nil
 }

@@ -23,8 +23,8 @@ import (
 )
 
 // authority is the ConfigMap in systemNamespace by which a syncer records who decides what tenants run in the super
-// cluster, and authorityMeta its key with the UID of the meta cluster.
-const authority, authorityMeta = "authority", "meta"
+// cluster, and its keys have the id of the super cluster and the UID of the meta cluster.
+const authority, authorityID, authorityMeta = "authority", "id", "meta"
 
 // mostOfID is how long the id of a super cluster may be: "vc-syncer-" goes before it in the name of a Deployment.
 const mostOfID = 52
@@ -90,6 +90,11 @@ func (k *kubeconfig) load() (*clientcmdapi.Cluster, *rest.Config, error) {
 		return nil, nil, fmt.Errorf("--super-kubeconfig %s: %w", k.file, err)
 	}
 	place := loaded.Clusters[loaded.Contexts[loaded.CurrentContext].Cluster]
+	for _, address := range []string{place.Server, place.ProxyURL} {
+		if parsed, err := url.Parse(address); err == nil && parsed.User != nil {
+			return nil, nil, fmt.Errorf("--super-kubeconfig %s: server or proxy-url has a user name in it, which would be stored in Secrets: give one without", k.file)
+		}
+	}
 	place.LocationOfOrigin, place.Extensions = "", nil
 	return place, config, nil
 }
@@ -126,7 +131,15 @@ func (c *verbs) super(ctx context.Context, k *kubeconfig) (*cluster, *clientcmda
 
 // superID returns the ConfigMap with the id of a super cluster, nil where it has none.
 func superID(ctx context.Context, super client.Reader) (*corev1.ConfigMap, error) {
-	return configMap(ctx, super, types.NamespacedName{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName})
+	name := types.NamespacedName{Namespace: schedulerv1alpha1.SuperClusterInfoNamespace, Name: schedulerv1alpha1.SuperClusterInfoName}
+	info, err := configMap(ctx, super, name)
+	if err != nil || info == nil {
+		return nil, err
+	}
+	if err := checkID(info.Data[schedulerv1alpha1.SuperClusterInfoKey]); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s of the super cluster: %w", name, err) // and no command is made of it
+	}
+	return info, nil
 }
 
 // configMap returns a ConfigMap, nil where there is none.
@@ -158,8 +171,11 @@ func virtualNode(ctx context.Context, meta client.Reader, id string) (*corev1.No
 }
 
 // owned returns an error unless the super cluster may be one with that id of the pool of this meta cluster: it is no
-// other one, and no other pool has it.
+// other one, and no other pool has it. id is "" where it has none yet.
 func (k *kubeconfig) owned(ctx context.Context, super, meta *cluster, id string) error {
+	if super.uid == meta.uid {
+		return fmt.Errorf("%s is the meta cluster itself, and a syncer's credentials would open what is there: give the kubeconfig of another cluster", super.name)
+	}
 	switch info, err := superID(ctx, super); {
 	case err != nil:
 		return err
@@ -171,9 +187,16 @@ func (k *kubeconfig) owned(ctx context.Context, super, meta *cluster, id string)
 	case err != nil:
 		return err
 	case record != nil && types.UID(record.Data[authorityMeta]) != meta.uid:
+		has := record.Data[authorityID]
+		if checkID(has) != nil {
+			has = "ID"
+		}
 		return fmt.Errorf("%s is in the pool of another meta cluster, whose namespace kube-system has UID %s, and here it is %s: kubectl vc leave %s there. "+
-			"Where that pool is gone, and all that tenants run here may be deleted: %s", super.name, record.Data[authorityMeta], meta.uid, record.Data["id"],
+			"Where that pool is gone, and all that tenants run here may be deleted: %s", super.name, record.Data[authorityMeta], meta.uid, has,
 			k.command("delete configmap -n "+systemNamespace+" "+authority))
+	}
+	if id == "" {
+		return nil
 	}
 	node, err := virtualNode(ctx, meta, id)
 	if err != nil || node == nil {

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 )
 
 // fieldManager owns the fields that these verbs apply.
@@ -29,7 +31,7 @@ var conflictWith = regexp.MustCompile(`conflict with "([^"]*)"`)
 type writer struct {
 	*verbs
 	cluster *cluster
-	dry     string
+	dry     cli.DryRun
 	// force takes fields over that others own, and mend is the command that does.
 	force bool
 	mend  string
@@ -48,13 +50,13 @@ func (w *writer) apply(ctx context.Context, object *unstructured.Unstructured) e
 	if before == nil {
 		past = "created"
 	}
-	if w.dry == dryClient {
+	if w.dry == cli.DryRunClient {
 		w.did(object, past)
 		return nil
 	}
 	applied, err := w.applied(ctx, object, w.force)
 	switch {
-	case w.dry == dryServer && before == nil && (apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err)):
+	case w.dry == cli.DryRunServer && before == nil && (apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err)):
 		w.did(object, "created, which is not checked: its namespace or its definition is not there yet")
 		return nil
 	case err != nil:
@@ -70,7 +72,7 @@ func (w *writer) apply(ctx context.Context, object *unstructured.Unstructured) e
 func (w *writer) applied(ctx context.Context, object *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
 	wanted := object.DeepCopy()
 	options := []client.ApplyOption{client.FieldOwner(fieldManager)}
-	if w.dry == dryServer {
+	if w.dry == cli.DryRunServer {
 		options = append(options, client.DryRunAll)
 	}
 	if force {
@@ -133,10 +135,10 @@ func isSame(before, after *unstructured.Unstructured) bool {
 
 // remove deletes an object, unless it is another one of its name by now.
 func (w *writer) remove(ctx context.Context, object client.Object) error {
-	if w.dry != dryClient {
+	if w.dry != cli.DryRunClient {
 		uid := object.GetUID()
 		options := []client.DeleteOption{client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground)}
-		if w.dry == dryServer {
+		if w.dry == cli.DryRunServer {
 			options = append(options, client.DryRunAll)
 		}
 		if err := w.cluster.Delete(ctx, object, options...); client.IgnoreNotFound(err) != nil {
@@ -151,14 +153,7 @@ func (w *writer) remove(ctx context.Context, object client.Object) error {
 
 // did prints what was done to an object.
 func (w *writer) did(object client.Object, past string) {
-	dry := ""
-	switch w.dry {
-	case dryClient:
-		dry = " (dry run)"
-	case dryServer:
-		dry = " (server dry run)"
-	}
-	w.print("%s %s%s%s", nameOf(object), past, w.suffix, dry)
+	w.print("%s %s%s%s", nameOf(object), past, w.suffix, w.dry.Suffix())
 }
 
 // nameOf returns how kubectl names an object: deployment.apps/vc-scheduler.

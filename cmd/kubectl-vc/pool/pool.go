@@ -283,7 +283,7 @@ func share(name corev1.ResourceName, reserved, all slice.Amounts) string {
 	if all[name] == 0 {
 		return of
 	}
-	return of + " " + percentText(percent(reserved[name], all[name]))
+	return of + " " + percentText(slice.Percent(reserved[name], all[name]))
 }
 
 // isMain reports whether a resource has a column of its own.

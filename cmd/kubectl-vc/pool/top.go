@@ -58,8 +58,9 @@ type topSuperCluster struct {
 	Resources []topResource `json:"resources"`
 
 	allocatable, reserved, leaving, free slice.Amounts
-	// kept is what is kept from tenants.
-	kept map[corev1.ResourceName]string
+	// kept is what is kept from tenants, and isUnclear is whether the annotation that says it is invalid.
+	kept      map[corev1.ResourceName]string
+	isUnclear bool
 }
 
 // topResource is how much of a resource there is in a super cluster, and who has it.
@@ -123,7 +124,8 @@ pods use it or not, and LEAVING what of that is to leave. What pods request or u
 not have it: kubectl vc exec NAME -- kubectl top pods asks a tenant.
 
 ALLOCATABLE is what tenants may have of a super cluster. HEADROOM is kept from them besides, as annotation
-scheduler.tenancy.x-k8s.io/headroom of the Cluster says it; it is "?" where your kubeconfig does not allow to list clusters.cluster.x-k8s.io.
+scheduler.tenancy.x-k8s.io/headroom of the Cluster says it; it is "?" where that is invalid, and what it said before holds, and where your
+kubeconfig does not allow to list clusters.cluster.x-k8s.io.
 QUOTA is what the namespaces of a tenant may have together, and GUARANTEED what its TenantPolicy guarantees. % is what is reserved of what is
 allocatable, there or in the whole pool. Your kubeconfig must allow to list nodes and namespaceplacements, and virtualclusters for tenants.
 
@@ -191,8 +193,8 @@ func (c *verbs) showTopOfTenants(ctx context.Context, cluster client.Reader, t *
 	return c.Show(t.format, report, nil, func(p *page.Page) { report.print(p, t.format == cli.OutputWide) }) //nolint:wrapcheck // as above
 }
 
-// headrooms returns what is kept from tenants, by the namespace and name of each Cluster, as its annotation says it. One
-// whose annotation is invalid has none.
+// headrooms returns what is kept from tenants, by the namespace and name of each Cluster, as its annotation says it: nil
+// where that is invalid, and what it said before holds, which vc-scheduler alone knows.
 func headrooms(ctx context.Context, cluster client.Client) (map[string]map[corev1.ResourceName]string, error) {
 	mapping, err := cluster.RESTMapper().RESTMapping(schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"})
 	if err != nil {
@@ -205,14 +207,11 @@ func headrooms(ctx context.Context, cluster client.Client) (map[string]map[corev
 	}
 	kept := map[string]map[corev1.ResourceName]string{}
 	for i := range list.Items {
-		annotation := list.Items[i].Annotations[schedulerv1alpha1.AnnotationHeadroom]
-		if _, err := usage.ParseHeadroom(annotation); err != nil || annotation == "" {
-			continue
+		annotation, said := list.Items[i].Annotations[schedulerv1alpha1.AnnotationHeadroom], map[corev1.ResourceName]string{}
+		if _, err := usage.ParseHeadroom(annotation); err != nil || annotation != "" && json.Unmarshal([]byte(annotation), &said) != nil {
+			said = nil
 		}
-		var said map[corev1.ResourceName]string
-		if err := json.Unmarshal([]byte(annotation), &said); err == nil {
-			kept[client.ObjectKeyFromObject(&list.Items[i]).String()] = said
-		}
+		kept[client.ObjectKeyFromObject(&list.Items[i]).String()] = said
 	}
 	return kept, nil
 }
@@ -225,7 +224,11 @@ func topOf(pool *simulation.Pool, kept map[string]map[corev1.ResourceName]string
 	}
 	report := &topOfPool{SuperClusters: []topSuperCluster{}, All: topSuperCluster{Name: together}}
 	for _, found := range survey(pool, nil) {
-		one := topSuperCluster{Name: found.Name, allocatable: found.allocatable, reserved: found.reserved, free: found.allocatable.Minus(found.reserved), kept: kept[clusters[found.Name]]}
+		said, isThere := kept[clusters[found.Name]]
+		one := topSuperCluster{
+			Name: found.Name, allocatable: found.allocatable, reserved: found.reserved, free: found.allocatable.Minus(found.reserved),
+			kept: said, isUnclear: isThere && said == nil,
+		}
 		for i := range found.Holdings {
 			one.Slices += int64(found.Holdings[i].Slices)
 			one.leaving = one.leaving.Plus(found.Holdings[i].Leaves)
@@ -251,7 +254,7 @@ func (one *topSuperCluster) fill() {
 	for _, name := range one.allocatable.Plus(one.reserved).Names() {
 		one.Resources = append(one.Resources, topResource{
 			Resource: name, Allocatable: exact(name, one.allocatable), Headroom: one.kept[name], Reserved: exact(name, one.reserved),
-			Percent: percent(one.reserved[name], one.allocatable[name]), Leaving: exact(name, one.leaving), Free: exact(name, one.free),
+			Percent: slice.Percent(one.reserved[name], one.allocatable[name]), Leaving: exact(name, one.leaving), Free: exact(name, one.free),
 		})
 	}
 }
@@ -309,7 +312,7 @@ func (one *topTenant) fill(allocatable slice.Amounts) {
 	for _, name := range one.quota.Plus(one.reserved).Plus(one.guaranteed).Names() {
 		row := topOfTenant{
 			Resource: name, Quota: exact(name, one.quota), Reserved: exact(name, one.reserved),
-			PercentOfPool: percent(one.reserved[name], allocatable[name]), Leaving: exact(name, one.leaving),
+			PercentOfPool: slice.Percent(one.reserved[name], allocatable[name]), Leaving: exact(name, one.leaving),
 		}
 		if one.guaranteed[name] > 0 {
 			row.Guaranteed = exact(name, one.guaranteed)
@@ -322,15 +325,6 @@ func (one *topTenant) fill(allocatable slice.Amounts) {
 func exact(name corev1.ResourceName, of slice.Amounts) string {
 	dimension := slice.DimensionOf(name)
 	return dimension.Quantity(of[name]).String()
-}
-
-// percent returns how much of a hundred a part is, rounded down, -1 where there is nothing.
-func percent(part, whole int64) int64 {
-	if whole <= 0 {
-		return -1
-	}
-	const hundred = 100
-	return int64(float64(part) / float64(whole) * hundred)
 }
 
 // weight returns by what rows are sorted: how much is reserved of what there is, and what is reserved where there is
@@ -370,12 +364,12 @@ func (report *topOfPool) print(p *page.Page, isKnown, wide bool) {
 			switch {
 			case one.Name == together:
 				headroom = ""
-			case !isKnown:
+			case !isKnown || one.isUnclear:
 				headroom = "?"
 			}
 			brief := func(of slice.Amounts) string { return text.Brief(resource, of[resource]) }
 			p.Row(text.Cells(append(head, string(resource), brief(one.allocatable), headroom, brief(one.reserved),
-				percentText(percent(one.reserved[resource], one.allocatable[resource])), brief(one.leaving), brief(one.free))...)...)
+				percentText(slice.Percent(one.reserved[resource], one.allocatable[resource])), brief(one.leaving), brief(one.free))...)...)
 			head = []string{"", ""}
 		}
 	}
@@ -394,7 +388,7 @@ func (report *topOfTenants) print(p *page.Page, wide bool) {
 		for _, resource := range shown(one.quota.Plus(one.reserved).Plus(one.guaranteed), wide) {
 			brief := func(of slice.Amounts) string { return text.Brief(resource, of[resource]) }
 			row := append(head, string(resource), brief(one.quota), brief(one.reserved),
-				percentText(percent(one.reserved[resource], report.allocatable[resource])), brief(one.leaving))
+				percentText(slice.Percent(one.reserved[resource], report.allocatable[resource])), brief(one.leaving))
 			if wide {
 				row = append(row, brief(one.guaranteed), namespaces)
 			}

@@ -48,6 +48,10 @@ func TestTop(t *testing.T) {
 	wantTop(t, "top", report, func(p *page.Page, wide bool) { report.print(p, true, wide) })
 	unknown := vctest.Printed(t, func(p *page.Page) { topOf(pool, nil, "").print(p, false, false) })
 	require.Contains(t, unknown, "?")
+	pool.Nodes[1].Annotations = map[string]string{superclusters.AnnotationClusterRef: "clusters/r2"}
+	kept["clusters/r2"] = nil // what its annotation says is invalid
+	invalid := vctest.Printed(t, func(p *page.Page) { topOf(pool, kept, "").print(p, true, false) })
+	require.Equal(t, 2, strings.Count(invalid, " ? "), invalid)
 
 	tenants := topOfTenantsOf(pool, vctest.Tenants(), "")
 	wantTop(t, "top.tenants", tenants, tenants.print)
@@ -95,7 +99,7 @@ func TestHeadrooms(t *testing.T) {
 	mapper.Add(kind, meta.RESTScopeNamespace)
 	kept, err := headrooms(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(clusters...).Build())
 	require.NoError(t, err)
-	require.Equal(t, map[string]map[corev1.ResourceName]string{"clusters/r1": {"cpu": "10%"}}, kept)
+	require.Equal(t, map[string]map[corev1.ResourceName]string{"clusters/r1": {"cpu": "10%"}, "clusters/r2": {}, "clusters/r3": nil, "clusters/r4": nil}, kept)
 	_, err = headrooms(t.Context(), fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build())
 	require.ErrorContains(t, err, "finding the kind Cluster: ")
 }

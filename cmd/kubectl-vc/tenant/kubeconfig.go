@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,9 +23,11 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
-	"github.com/superpool/superpool/internal/kubeconfig"
+	"github.com/superpool/superpool/cmd/kubectl-vc/text"
+	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/pki"
 )
 
@@ -62,16 +66,25 @@ control plane signs and that ends soon: what the user may do there, RoleBindings
 			case len(groups) > 0 || command.Flags().Changed("for"):
 				err = errors.New("--group and --for are of a --username")
 			}
-			if err == nil {
-				_, err = c.Out.Write(text)
+			if err != nil {
+				return err
 			}
-			return err //nolint:wrapcheck // that of Write says what it did
+			return printKubeconfig(c.Out, text)
 		},
 	})
 	command.Flags().StringVar(&user, "username", "", "name of the user; default: the administrator")
 	command.Flags().StringSliceVar(&groups, "group", nil, "group of the user")
 	command.Flags().DurationVar(&life, "for", 8*time.Hour, "how long the user's certificate is valid, 10m at least")
 	return command
+}
+
+// printKubeconfig prints a kubeconfig, which somebody else may have written.
+func printKubeconfig(out io.Writer, text []byte) error {
+	encoded, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return page.YAML(out, json.RawMessage(encoded)) //nolint:wrapcheck // it says what it did
 }
 
 // exec returns the command that runs another one with the kubeconfig of a tenant.
@@ -137,14 +150,9 @@ func ofUser(ctx context.Context, tenant string, admin []byte, user string, group
 	if life < shortest || life > longest {
 		return nil, fmt.Errorf("--for %s: use %s to %s", life, shortest, longest)
 	}
-	config, err := kubeconfig.Parse(admin)
+	api, err := cli.Tenant(admin)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
-	}
-	config.Timeout = cli.RequestTimeout
-	api, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the tenant: %w", err)
 	}
 	key, err := pki.NewKey()
 	if err != nil {
@@ -170,7 +178,7 @@ func ofUser(ctx context.Context, tenant string, admin []byte, user string, group
 
 // signed has a tenant's control plane sign a certificate of a user, and returns it in PEM.
 func signed(ctx context.Context, api kubernetes.Interface, key crypto.Signer, subject *pkix.Name, life time.Duration) ([]byte, error) {
-	text, err := certutil.MakeCSR(key, subject, nil, nil)
+	csr, err := certutil.MakeCSR(key, subject, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making a request for a certificate: %w", err)
 	}
@@ -178,7 +186,7 @@ func signed(ctx context.Context, api kubernetes.Interface, key crypto.Signer, su
 	request, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "kubectl-vc-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: text, SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: ptr.To(int32(life.Seconds())),
+			Request: csr, SignerName: certificatesv1.KubeAPIServerClientSignerName, ExpirationSeconds: ptr.To(int32(life.Seconds())),
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
 	}, metav1.CreateOptions{})
@@ -202,7 +210,7 @@ func signed(ctx context.Context, api kubernetes.Interface, key crypto.Signer, su
 		}
 		for _, condition := range live.Status.Conditions {
 			if condition.Type == certificatesv1.CertificateFailed {
-				return false, errors.New(condition.Message)
+				return false, errors.New(text.Shortened(condition.Message, text.LongestText))
 			}
 		}
 		certificate = live.Status.Certificate

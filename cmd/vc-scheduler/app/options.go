@@ -48,6 +48,9 @@ type Options struct {
 	// ProbePeriod is how often super clusters are asked whether they are there; 0 means 10 seconds. It is no flag:
 	// tests do not wait for it.
 	ProbePeriod time.Duration
+	// LossPeriod is how often losses of super clusters are simulated; 0 means losses.DefaultPeriod. It is no flag, as
+	// ProbePeriod.
+	LossPeriod time.Duration
 	// ClusterSelector selects the Clusters that may become super clusters by their labels; "": all may.
 	ClusterSelector string
 	// SyncerNamespace is the namespace of the syncers' service accounts, which may read kubeconfigs of tenants.
@@ -153,13 +156,16 @@ type settings struct {
 	outOfTree                                   frameworkruntime.Registry
 	syncerNamespace                             string
 	lostToleration, quotaGrace, preemptionGrace time.Duration
-	probePeriod                                 time.Duration
+	probePeriod, lossPeriod                     time.Duration
 	clusterSelector                             labels.Selector
 }
 
 // read parses the options and reads their files. It reaches no API server.
 func (o *Options) read() (*settings, error) {
-	read := settings{syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace, preemptionGrace: o.PreemptionGrace, probePeriod: o.ProbePeriod}
+	read := settings{
+		syncerNamespace: o.SyncerNamespace, lostToleration: o.LostToleration, quotaGrace: o.QuotaGrace, preemptionGrace: o.PreemptionGrace,
+		probePeriod: o.ProbePeriod, lossPeriod: o.LossPeriod,
+	}
 	if o.PreemptionGrace < 0 {
 		return nil, fmt.Errorf("--preemption-grace-period: %s is negative", o.PreemptionGrace)
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/superpool/superpool/internal/scheduling"
 	"github.com/superpool/superpool/internal/scheduling/dispatch"
 	"github.com/superpool/superpool/internal/scheduling/eviction"
+	"github.com/superpool/superpool/internal/scheduling/losses"
 	"github.com/superpool/superpool/internal/scheduling/namespacescheduler"
 	"github.com/superpool/superpool/internal/scheduling/placements"
 	"github.com/superpool/superpool/internal/scheduling/preemption"
@@ -245,8 +246,9 @@ func setupPool(ctx context.Context, mgr ctrl.Manager, read *settings, elected *e
 		Informers: mgr.GetCache(), Cached: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Store: store, KubeConfig: mgr.GetConfig(), Config: read.namespaceConfig,
 	}
-	if err := mgr.Add(namespaceScheduler); err != nil {
-		return fmt.Errorf("adding the namespace scheduler: %w", err)
+	simulator := &losses.Simulator{Reader: mgr.GetCache(), Config: read.namespaceConfig, Tell: superClusters.SetReplaceable, Clock: clock.RealClock{}, Period: read.lossPeriod}
+	if err := errors.Join(mgr.Add(namespaceScheduler), mgr.Add(simulator)); err != nil {
+		return fmt.Errorf("adding the namespace scheduler, and simulations of losses: %w", err)
 	}
 	return addChecks(mgr)
 }

@@ -64,6 +64,7 @@ func newFramework(tb testing.TB, registry runtime.Registry, profile *config.Kube
 	// The caller's options come last, and replace these.
 	options = append([]runtime.Option{
 		runtime.WithInformerFactory(informers.NewSharedInformerFactory(fake.NewClientset(), 0)), runtime.WithPodActivator(Activated{}),
+		runtime.WithPodNominator(Nominated{}),
 	}, options...)
 	options = append(options, runtime.WithSnapshotSharedLister(snapshot), runtime.WithWaitingPods(runtime.NewWaitingPodsMap()))
 	runs, err := runtime.NewFramework(tb.Context(), registry, profile, options...)
@@ -101,6 +102,28 @@ func (a Activated) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	for name := range pods {
 		a[name] = true
 	}
+}
+
+// Nominated stands in for the queue: it holds the pods that are nominated, by node, and takes no others.
+type Nominated map[string][]*corev1.Pod
+
+// AddNominatedPod implements fwk.PodNominator.
+func (n Nominated) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+
+// DeleteNominatedPodIfExists implements fwk.PodNominator.
+func (n Nominated) DeleteNominatedPodIfExists(*corev1.Pod) {}
+
+// UpdateNominatedPod implements fwk.PodNominator.
+func (n Nominated) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo) {}
+
+// NominatedPodsForNode implements fwk.PodNominator.
+func (n Nominated) NominatedPodsForNode(node string) []fwk.PodInfo {
+	var pods []fwk.PodInfo
+	for _, pod := range n[node] {
+		info, _ := framework.NewPodInfo(pod) // it fails on terms that pods here do not have
+		pods = append(pods, info)
+	}
+	return pods
 }
 
 // Filter runs PreFilter and, on each node that it leaves, Filter. It returns the status of PreFilter, and the message

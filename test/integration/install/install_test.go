@@ -35,6 +35,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	kubectlvc "github.com/superpool/superpool/cmd/kubectl-vc/app"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	syncer "github.com/superpool/superpool/cmd/syncer/app"
 	scheduler "github.com/superpool/superpool/cmd/vc-scheduler/app"
 	"github.com/superpool/superpool/test/builders"
@@ -136,7 +137,7 @@ func (w *world) failed(t *testing.T, line string) map[string]string {
 	t.Helper()
 	printed, said, err := w.vc(t, line+" -o json")
 	require.ErrorContains(t, err, "checks failed", said)
-	require.Equal(t, 1, kubectlvc.ExitCode(err))
+	require.Equal(t, 1, cli.ExitCode(err))
 	var found []struct {
 		Cluster, Check, Mend string
 		OK                   bool
@@ -240,12 +241,18 @@ func TestInstall(t *testing.T) {
 	require.Contains(t, w.does(t, "init --wait=false --policies=standard"), "deployment.apps/vc-manager created")
 	require.Empty(t, w.does(t, "init --wait=false"), "nothing is to be changed, and what --policies said stays")
 
+	w.refuses(t, "join r1 --super-kubeconfig "+w.file("meta"), "is the meta cluster itself")
+	w.refuses(t, "leave r1 --super-kubeconfig "+w.file("meta"), "is the meta cluster itself")
+	require.True(t, apierrors.IsNotFound(w.inMeta.Get(t.Context(), types.NamespacedName{Name: "superpool-system"}, &corev1.Namespace{})))
 	w.does(t, "join r1 SUPER --dry-run=client")
 	w.does(t, "join r1 SUPER --dry-run=server")
 	require.Empty(t, versions(t, w.inSuper), "dry runs write nothing")
 	require.NoError(t, controlplane.CreateNode(t.Context(), w.inSuper, builders.Node("n1", "cpu", "100", "memory", "100Gi", "pods", "1000").Obj()))
 	_, _, err := w.vc(t, "join r1 SUPER --timeout=1s")
 	require.ErrorContains(t, err, "super cluster r1 is not Ready after 1s: waiting for vc-scheduler")
+	w.foreign(t) // also before its syncer has ever run
+	w.refuses(t, "join r1 SUPER -n vc-manager", "is Cluster default/r1 already")
+	w.refuses(t, "leave r1 SUPER -n vc-manager", "is Cluster default/r1 already")
 	run := func() (stop func()) {
 		return w.program(t, "vc-scheduler", "--kubeconfig", w.account(t, "vc-scheduler"), "--quota-grace=1s")
 	}
@@ -290,7 +297,7 @@ func TestInstall(t *testing.T) {
 	left := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left", Labels: map[string]string{tenancyv1alpha1.LabelCluster: "key"}}}
 	theirs := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "superpool:theirs"}}
 	require.NoError(t, controlplane.Create(t.Context(), w.inSuper, left, theirs))
-	w.refuses(t, "leave r1 SUPER --timeout=1s", "super cluster r1 has namespaces of tenants after 1s: waiting for the syncer to remove namespaces of tenants: left")
+	w.refuses(t, "leave r1 SUPER --timeout=1s", "super cluster r1 is not free of namespaces of tenants after 1s: waiting for the syncer to remove namespaces of tenants: left")
 	require.NoError(t, w.inSuper.Delete(t.Context(), left))
 	require.Contains(t, w.does(t, "leave r1 SUPER"), "configmap/supercluster-info deleted in r1")
 	require.Empty(t, versions(t, w.inSuper))
@@ -331,7 +338,7 @@ func (w *world) foreign(t *testing.T) {
 	t.Helper()
 	key := types.NamespacedName{Namespace: "superpool-system", Name: "authority"}
 	record := &corev1.ConfigMap{}
-	eventually(t, func() bool { return w.inSuper.Get(t.Context(), key, record) == nil }, "the syncer records whose the super cluster is")
+	eventually(t, func() bool { return w.inSuper.Get(t.Context(), key, record) == nil }, "it is recorded whose the super cluster is")
 	ours := record.Data["meta"]
 	record.Data["meta"] = "another"
 	require.NoError(t, w.inSuper.Update(t.Context(), record))
