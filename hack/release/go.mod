@@ -2,6 +2,9 @@ module github.com/superpool/superpool/hack/release
 
 go 1.26.0
 
+// That of kubectl, and of kubectl-vc: what is released is what they build. Helm, of the tests alone, wants a newer one.
+replace sigs.k8s.io/kustomize/kyaml => sigs.k8s.io/kustomize/kyaml v0.21.1
+
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
