@@ -4,7 +4,7 @@ package main
 const (
 	metaNotes = `Superpool {{ .Chart.AppVersion }}: the meta cluster.
 {{ if not .Values.policies.enabled }}
-The TenantPolicies standard and trusted are not there yet, and tenants have what preset closed says. Helm makes no
+The TenantPolicies are not of this release yet: where there are none, tenants have what closed says. Helm makes no
 object of a kind whose definition comes with the same release, so set policies.enabled=true by an upgrade now:
 
   kubectl wait --for=condition=Established --timeout=60s crd/tenantpolicies.tenancy.x-k8s.io
@@ -13,7 +13,7 @@ object of a kind whose definition comes with the same release, so set policies.e
 Next, each super cluster: kubectl vc join ID --super-kubeconfig FILE. What it makes has credentials, which are in no
 value of a chart. With chart superpool-syncer in the place of the syncer that it applies, give it --out.
 
-Definitions and namespace vc-manager stay when this release is deleted.
+Definitions, TenantPolicies and namespace vc-manager stay when this release is deleted.
 `
 	syncerNotes = `The syncer of super cluster {{ .Values.id }}.
 
@@ -27,6 +27,6 @@ super cluster one of the pool. Apply from DIR/cluster_{{ .Values.id }} what is n
 It reads its serving certificate from Secret vc-manager/{{ .Values.tlsSecret }}, and the CA of tenants' identities from
 ConfigMap vc-manager/{{ .Values.clientCAConfigMap }}. Without them its pods wait. No value has a key: docs/vn-agent.md
 says how to make both. Its account has exec in all of the super cluster: keep it from nodes that run pods of tenants,
-by nodeSelector and tolerations.
+by nodeSelector and tolerations. Tenants reach it once the syncer has its address: --vn-agent-address in extraArgs.
 `
 )

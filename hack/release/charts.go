@@ -26,7 +26,7 @@ var (
 	resources  = fields(chart.Schema{"requests": quantities, "limits": quantities, "claims": list(chart.Schema{"type": "object"})})
 	affinity   = fields(chart.Schema{"nodeAffinity": chart.Schema{"type": "object"}, "podAffinity": chart.Schema{"type": "object"}, "podAntiAffinity": chart.Schema{"type": "object"}})
 	tolerated  = list(fields(chart.Schema{"key": anyText, "operator": anyText, "value": anyText, "effect": anyText, "tolerationSeconds": chart.Schema{"type": "integer"}}))
-	names      = list(fields(chart.Schema{"name": filled}))
+	names      = list(chart.Schema{"type": "object", "additionalProperties": false, "properties": chart.Schema{"name": filled}, "required": []string{"name"}})
 	named      = list(chart.Schema{"type": "object", "required": []string{"name"}})
 )
 

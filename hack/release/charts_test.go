@@ -92,9 +92,13 @@ func (m *madeChart) render(values map[string]any) (map[string]chart.Object, stri
 			if floating := regexp.MustCompile(`(?m): [0-9.]+e\+[0-9]+$`).FindString(document); floating != "" {
 				return nil, "", errors.New("no integer" + floating)
 			}
-			if len(object) > 0 {
-				objects[key(object)] = object
+			if len(object) == 0 {
+				continue
 			}
+			if _, twice := objects[key(object)]; twice {
+				return nil, "", errors.New("twice: " + key(object))
+			}
+			objects[key(object)] = object
 		}
 	}
 	return objects, notes, nil
@@ -134,10 +138,11 @@ func built(t *testing.T, files []file, kustomizations ...string) map[string]char
 		for _, object := range parsed {
 			require.NotContains(t, objects, key(object), "two kustomizations have it")
 			objects[key(object)] = object
-			switch kind := object["kind"]; {
-			case kind == "CustomResourceDefinition" || kind == "Namespace":
+			switch object["kind"] {
+			case "CustomResourceDefinition", "Namespace", "TenantPolicy":
 				put(t, object, "metadata/annotations/helm.sh~1resource-policy", "keep")
-			case chart.Name(object) == "TenantPolicy/default":
+			}
+			if chart.Name(object) == "TenantPolicy/default" {
 				put(t, object, "metadata/annotations/tenancy.x-k8s.io~1policies", "closed")
 			}
 		}
@@ -223,7 +228,7 @@ func TestChartsAreTheKustomizations(t *testing.T) {
 func TestSyncerOfASuperCluster(t *testing.T) {
 	t.Parallel()
 	made, files := madeCharts(t)
-	for _, id := range []string{"r1", "17", "true", "1e3"} {
+	for _, id := range []string{"r1", "17", "true", "1e3", strings.Repeat("a", 52)} {
 		text, err := kustomize(files, "manifests/syncer")
 		require.NoError(t, err)
 		quoted := regexp.MustCompile(`(?m): (\S*)supercluster-id$`).ReplaceAllString(string(text), `: "${1}`+id+`"`)
@@ -345,13 +350,13 @@ func TestSchema(t *testing.T) {
 	}
 	for value, wrong := range map[string]any{
 		"scheduler.replicas": "2", "scheduler.extraArgs": []any{"v=4"}, "scheduler.resources": map[string]any{"limit": map[string]any{}}, "registry": "",
-		"policies.preset": "open", "scheduler.goMemLimit": "3Gi", "imagePullSecrets": []any{"a"}, "manager.enabled": "false",
+		"policies.preset": "open", "scheduler.goMemLimit": "3Gi", "imagePullSecrets": []any{map[string]any{}}, "manager.enabled": "false",
 	} {
 		_, _, err := made["superpool"].render(nested(value, wrong))
 		require.ErrorContains(t, err, "values don't meet the specifications of the schema", value)
 	}
 	syncer := made["superpool-syncer"]
-	for _, id := range []string{"", "A", "a.b", "-a", strings.Repeat("a", 64)} {
+	for _, id := range []string{"", "A", "a.b", "-a", "a-", strings.Repeat("a", 53)} {
 		syncer.given = map[string]any{"id": id}
 		_, _, err := syncer.render(map[string]any{})
 		require.ErrorContains(t, err, "/id", id)

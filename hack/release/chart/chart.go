@@ -17,8 +17,9 @@ import (
 // Written by this package; read by Helm.
 const keep = "helm.sh/resource-policy"
 
-// kept are the kinds that stay: with a definition go all its objects, with a namespace all that is in it.
-var kept = []string{"CustomResourceDefinition", "Namespace"}
+// kept are the kinds that stay: with a definition go all its objects, with a namespace all that is in it, and with a
+// TenantPolicy what tenants may.
+var kept = []string{"CustomResourceDefinition", "Namespace", "TenantPolicy"}
 
 // Object is one object, as in JSON.
 type Object = map[string]any
