@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -140,6 +141,13 @@ func (r *release) writeManifests(ctx context.Context, images []*packed) error {
 		if err := r.save("manifests/"+installed[kustomization], append([]byte(header), text...)); err != nil {
 			return err
 		}
+	}
+	all, err := installAll(files)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.save("manifests/install.yaml", append([]byte("# Superpool "+r.version+": all of the meta cluster\n"), all...)), r.writeCharts(files, references)); err != nil {
+		return err
 	}
 	content, err := archive("superpool-"+r.version, files, r.created)
 	if err != nil {

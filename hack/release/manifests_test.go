@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -150,4 +151,25 @@ type testWriter struct{ *testing.T }
 func (w testWriter) Write(text []byte) (int, error) {
 	w.Log(string(text))
 	return len(text), nil
+}
+
+// TestKustomize: a release is built by the kustomize that kubectl-vc has, which is that of kubectl.
+func TestKustomize(t *testing.T) {
+	t.Parallel()
+	of, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	info, is := debug.ReadBuildInfo()
+	require.True(t, is)
+	used := map[string]string{}
+	for _, module := range info.Deps {
+		used[module.Path] = module.Version
+		if module.Replace != nil {
+			used[module.Path] = module.Replace.Version
+		}
+	}
+	found := regexp.MustCompile(`(?m)^\t(sigs\.k8s\.io/kustomize/\S+) (v\S+)`).FindAllStringSubmatch(string(of), -1)
+	require.NotEmpty(t, found)
+	for _, module := range found {
+		require.Equal(t, module[2], used[module[1]], module[1])
+	}
 }

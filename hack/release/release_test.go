@@ -123,6 +123,7 @@ func TestRelease(t *testing.T) {
 
 	checkSums(t, out, first)
 	checkCLI(t, out)
+	checkCharts(t, out)
 	var terms []string
 	for _, line := range content(t, filepath.Join(out, "licenses.tar.gz")) {
 		terms = append(terms, regexp.MustCompile(`@[^/]+`).ReplaceAllString(line, ""))
