@@ -34,7 +34,7 @@ func TestTemplatesAreFilled(t *testing.T) {
 		require.Empty(t, left.FindString(string(content)), file)
 		return err
 	}))
-	require.Equal(t, 19, files, "containerd and its network, kubelet and kube-proxy of three nodes, vn-agent, CoreDNS twice, metrics-server, volumes, vc-manager and its ClusterVersion")
+	require.Equal(t, 22, files, "containerd, its network and its registry, kubelet and kube-proxy of three nodes, vn-agent, CoreDNS twice, metrics-server, volumes, vc-manager and its ClusterVersion")
 	second, err := os.ReadFile(filepath.Join(folder, "nodes", "r1-2", "kubelet.yaml"))
 	require.NoError(t, err)
 	require.Contains(t, string(second), "clientCAFile: "+folder+"/pki/r1/ca.crt}\n")

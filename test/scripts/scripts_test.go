@@ -173,7 +173,7 @@ func TestAChangeOfTheModeIsFinished(t *testing.T) {
 	t.Parallel()
 	const (
 		script = `mkdir -p "$OUT"; cp -r hack "$OUT"; cat >>"$OUT/hack/realnodes/lib.sh" <<'SH'
-in_node() { :; }; deploy_vn_agent() { :; }; kill_program() { :; }; wait_ready() { :; }; kubectl() { echo 30550; }
+pull_image() { :; }; deploy_vn_agent() { :; }; kill_program() { :; }; wait_ready() { :; }; kubectl() { echo 30550; }
 wait_vn_agent() { [[ ! -e $OUT/interrupted ]]; }
 start_program() { echo "$1 starts with $(program_flags "$1" | head -n 1)"; }
 SH
@@ -201,6 +201,10 @@ func TestFailuresAreSaid(t *testing.T) {
 		"a certificate that cannot be made": {
 			script: bed + `BIN=$OUT-bin; mkdir -p "$BIN"; printf '#!/bin/sh\necho "controlplane: no authority" >&2; exit 1\n' >"$BIN/controlplane"; chmod +x "$BIN/controlplane"; name_tenant vc-sample-1 key; echo "went on"`,
 			want:   "controlplane: no authority\n",
+		},
+		"an image that was not packed": {
+			script: bed + `IMAGES=$OUT/images; pull_image r1 pause; echo "went on"`,
+			want:   "images/pause is missing: make realnodes-images packs it\n",
 		},
 		"a super cluster that cannot be asked what runs there": {
 			script: pool + `for part in steps setup experiment; do source hack/lib/$part.sh; done; kubectl() { return 1; }; equal "what runs in r2" "$(super_pods r2)" ""`,

@@ -125,6 +125,7 @@ pull_images() {
 # pull_image ID NAME: pulls an image of bin/images by all its names.
 pull_image() {
   local tag
+  [[ -s $IMAGES/$2/index.json ]] || refuse "$IMAGES/$2 is missing: make realnodes-images packs it" || return
   while read -r tag; do
     in_node "$1" ctr -n k8s.io images pull --hosts-dir "$OUT/nodes/$1/certs.d" "$tag" >>"$OUT/logs/images-$1.log" 2>&1 ||
       refuse "pulling $tag failed, see $OUT/logs/images-$1.log" || return
