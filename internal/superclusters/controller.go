@@ -91,7 +91,7 @@ func (c *Controller) setDefaults() {
 	}
 	c.supervisor.Kind, c.supervisor.HealthPeriod, c.supervisor.LongestDelay = "cluster", cmp.Or(c.ProbePeriod, probePeriod), longestDelay
 	c.supervisor.RetryPeriod = retryPeriod
-	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, drainOf: c.measures.drainOf, replaceable: c.measures.replaceableOf}
+	c.writer = writer{client: c.Client, reader: c.Reader, overcommitted: c.recordOvercommitted, measures: &c.measures}
 	c.warnings.Recorder = c.Recorder
 	c.declared, c.podsListed = map[types.NamespacedName]usage.Declared{}, map[types.NamespacedName]time.Time{}
 	c.retiring, c.measures.emptied = map[string]types.NamespacedName{}, c.emptied

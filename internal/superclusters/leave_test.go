@@ -191,7 +191,7 @@ func TestHeld(t *testing.T) {
 func TestWhatIsToldOfALoss(t *testing.T) {
 	t.Parallel()
 	c := Controller{}
-	w := writer{replaceable: c.measures.replaceableOf}
+	w := writer{measures: &c.measures}
 	touched := 0
 	defer c.measures.serve("r1", &measure{ledger: usage.NewLedger(), touch: func() { touched++ }})()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -300,12 +300,6 @@ func applyDrained(node *corev1.Node, drainOf func(id string) (drain, bool), now 
 	return setCondition(node, condition, now)
 }
 
-// applyReplaceable writes the condition Replaceable, nil while it is not known, when it changed. What another process
-// wrote stays until then.
-func applyReplaceable(node *corev1.Node, condition *corev1.NodeCondition, now time.Time) bool {
-	return condition != nil && setCondition(node, *condition, now)
-}
-
 // maxOvercommitted is how many resources the message of condition Overcommitted names.
 const maxOvercommitted = 8
 

@@ -71,7 +71,7 @@ func TestOtherNodesAreNotTouched(t *testing.T) {
 	t.Parallel()
 	other := builders.Node("r1").Label("kubernetes.io/os", "linux").Obj()
 	c := builders.Client(scheme.Scheme).WithObjects(other).WithStatusSubresource(other).Build()
-	w := writer{client: c, reader: c, replaceable: (&measures{}).replaceableOf}
+	w := writer{client: c, reader: c, measures: &measures{}}
 	_, err := w.publish(t.Context(), desired("", ""), nil)
 	require.ErrorIs(t, err, errNodeConflict)
 	var after corev1.Node
@@ -96,7 +96,7 @@ func TestPublishReadsOnConflictOnly(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, object, patch, options...)
 		},
 	})
-	w := writer{client: c, reader: c, replaceable: (&measures{}).replaceableOf}
+	w := writer{client: c, reader: c, measures: &measures{}}
 	d := desired("", "")
 	last, err := w.publish(t.Context(), d, nil)
 	require.NoError(t, err)

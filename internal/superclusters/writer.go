@@ -31,16 +31,16 @@ type writer struct {
 	reader client.Reader
 	// overcommitted is called when the condition Overcommitted of a Cluster's virtual Node has become another.
 	overcommitted func(ctx context.Context, cluster types.NamespacedName, condition *corev1.NodeCondition)
-	// drainOf tells how far a super cluster is left, false while that is not known.
-	drainOf func(id string) (drain, bool)
-	// replaceable returns the condition Replaceable of a super cluster, nil while it is not known.
-	replaceable func(id string) *corev1.NodeCondition
+	// measures tell how far a super cluster is left, and whether the pool survives its loss.
+	measures *measures
 }
 
 // applyMeasured writes the conditions that follow from what NamespacePlacements reserve. It returns whether any changed.
+// What another process wrote stays while this one does not know.
 func (w *writer) applyMeasured(node *corev1.Node, now time.Time) bool {
-	changed := applyDrained(node, w.drainOf, now)
-	return applyReplaceable(node, w.replaceable(node.Name), now) || changed
+	changed := applyDrained(node, w.measures.drainOf, now)
+	replaceable := w.measures.replaceableOf(node.Name)
+	return replaceable != nil && setCondition(node, *replaceable, now) || changed
 }
 
 // changedError is for a virtual Node that another super cluster with the same id was recorded on.
