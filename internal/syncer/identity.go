@@ -133,16 +133,6 @@ func (i Identity) Refuse(ctx context.Context, meta client.Writer, refused error)
 // pause is how often a syncer looks whether it may begin.
 const pause = time.Second
 
-// The ConfigMap in a super cluster that says who decides what tenants run there.
-const (
-	authorityNamespace = "superpool-system"
-	authorityName      = "authority"
-	// authorityID and authorityMeta are its keys: the id of the super cluster, and the UID of namespace kube-system of
-	// the cluster that holds the VirtualClusters.
-	authorityID   = "id"
-	authorityMeta = "meta"
-)
-
 // guard holds a syncer to the super cluster with which it began.
 type guard struct {
 	identity    Identity
@@ -230,8 +220,8 @@ func (g *guard) wait(ctx context.Context) error {
 // is the first write there, so it asks once more before whether it is the one: a replica may have waited for hours.
 func (g *guard) claim(ctx context.Context, super client.Client) error {
 	record := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: authorityNamespace, Name: authorityName},
-		Data:       map[string]string{authorityID: g.identity.ID, authorityMeta: string(g.metaUID)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.AuthorityNamespace, Name: schedulerv1alpha1.AuthorityName},
+		Data:       map[string]string{schedulerv1alpha1.AuthorityIDKey: g.identity.ID, schedulerv1alpha1.AuthorityMetaKey: string(g.metaUID)},
 	}
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
@@ -257,9 +247,9 @@ func (g *guard) claim(ctx context.Context, super client.Client) error {
 	case err != nil:
 		return nil //nolint:nilerr // ctx has ended
 	}
-	if id, meta := record.Data[authorityID], types.UID(record.Data[authorityMeta]); id != g.identity.ID || meta != g.metaUID {
+	if id, meta := record.Data[schedulerv1alpha1.AuthorityIDKey], types.UID(record.Data[schedulerv1alpha1.AuthorityMetaKey]); id != g.identity.ID || meta != g.metaUID {
 		return fmt.Errorf("the super cluster records id %s, and VirtualClusters in the cluster with UID %s of namespace kube-system, where this syncer has %s and %s. "+
-			"If all that tenants run there may be deleted: kubectl delete configmap -n %s %s", id, meta, g.identity.ID, g.metaUID, authorityNamespace, authorityName)
+			"If all that tenants run there may be deleted: kubectl delete configmap -n %s %s", id, meta, g.identity.ID, g.metaUID, schedulerv1alpha1.AuthorityNamespace, schedulerv1alpha1.AuthorityName)
 	}
 	return nil
 }

@@ -123,5 +123,5 @@ func TestClaimAnother(t *testing.T) {
 	t.Parallel()
 	another := inSuper("uid-2")
 	require.ErrorIs(t, (&guard{identity: r1, metaUID: "meta-1"}).claim(t.Context(), another), proof.ErrOther)
-	require.True(t, apierrors.IsNotFound(another.Get(t.Context(), types.NamespacedName{Namespace: authorityNamespace, Name: authorityName}, &corev1.ConfigMap{})))
+	require.True(t, apierrors.IsNotFound(another.Get(t.Context(), types.NamespacedName{Namespace: schedulerv1alpha1.AuthorityNamespace, Name: schedulerv1alpha1.AuthorityName}, &corev1.ConfigMap{})))
 }

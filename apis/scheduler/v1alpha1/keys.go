@@ -157,4 +157,14 @@ const (
 	SuperClusterInfoName = "supercluster-info"
 	// SuperClusterInfoKey is its data key.
 	SuperClusterInfoKey = "id"
+
+	// AuthorityNamespace and AuthorityName name the ConfigMap in a super cluster that says who decides what tenants run
+	// there. Written once by its syncer, or by kubectl vc join; both refuse a super cluster that is another's.
+	AuthorityNamespace = "superpool-system"
+	// AuthorityName is the name of that ConfigMap.
+	AuthorityName = "authority"
+	// AuthorityIDKey is its data key with the id of the super cluster.
+	AuthorityIDKey = "id"
+	// AuthorityMetaKey is its data key with the UID of namespace kube-system of the cluster that holds the VirtualClusters.
+	AuthorityMetaKey = "meta"
 )

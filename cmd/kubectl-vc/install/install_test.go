@@ -278,7 +278,7 @@ func TestOwnedNamesNoCommand(t *testing.T) {
 	of := func(namespace, name, key string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{key: "r2; reboot"}}
 	}
-	for _, record := range []*corev1.ConfigMap{of("kube-system", "supercluster-info", "id"), of(systemNamespace, authority, authorityID)} {
+	for _, record := range []*corev1.ConfigMap{of("kube-system", "supercluster-info", "id"), of(schedulerv1alpha1.AuthorityNamespace, schedulerv1alpha1.AuthorityName, schedulerv1alpha1.AuthorityIDKey)} {
 		super := &cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(record).Build(), uid: "super"}
 		err := (&kubeconfig{file: "f"}).owned(t.Context(), super, &cluster{uid: "meta"}, "r1")
 		require.Error(t, err)

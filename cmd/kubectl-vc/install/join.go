@@ -299,8 +299,8 @@ func (c *verbs) prepare(ctx context.Context, super, meta *cluster, j *joining) e
 func (j *joining) claim(ctx context.Context, w *writer, meta *cluster) error {
 	record := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: authority},
-		Data:       map[string]string{authorityID: j.id, authorityMeta: string(meta.uid)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: schedulerv1alpha1.AuthorityNamespace, Name: schedulerv1alpha1.AuthorityName},
+		Data:       map[string]string{schedulerv1alpha1.AuthorityIDKey: j.id, schedulerv1alpha1.AuthorityMetaKey: string(meta.uid)},
 	}
 	if j.isDry() {
 		return nil

@@ -22,10 +22,6 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 )
 
-// authority is the ConfigMap in systemNamespace by which a syncer records who decides what tenants run in the super
-// cluster, and its keys have the id of the super cluster and the UID of the meta cluster.
-const authority, authorityID, authorityMeta = "authority", "id", "meta"
-
 // mostOfID is how long the id of a super cluster may be: "vc-syncer-" goes before it in the name of a Deployment.
 const mostOfID = 52
 
@@ -183,17 +179,17 @@ func (k *kubeconfig) owned(ctx context.Context, super, meta *cluster, id string)
 		has := info.Data[schedulerv1alpha1.SuperClusterInfoKey]
 		return fmt.Errorf("%s is super cluster %q: use that ID, or have it leave first (kubectl vc leave %s %s)", super.name, has, has, k.flags())
 	}
-	switch record, err := configMap(ctx, super, types.NamespacedName{Namespace: systemNamespace, Name: authority}); {
+	switch record, err := configMap(ctx, super, types.NamespacedName{Namespace: schedulerv1alpha1.AuthorityNamespace, Name: schedulerv1alpha1.AuthorityName}); {
 	case err != nil:
 		return err
-	case record != nil && types.UID(record.Data[authorityMeta]) != meta.uid:
-		has := record.Data[authorityID]
+	case record != nil && types.UID(record.Data[schedulerv1alpha1.AuthorityMetaKey]) != meta.uid:
+		has := record.Data[schedulerv1alpha1.AuthorityIDKey]
 		if checkID(has) != nil {
 			has = "ID"
 		}
 		return fmt.Errorf("%s is in the pool of another meta cluster, whose namespace kube-system has UID %s, and here it is %s: kubectl vc leave %s there. "+
-			"Where that pool is gone, and all that tenants run here may be deleted: %s", super.name, record.Data[authorityMeta], meta.uid, has,
-			k.command("delete configmap -n "+systemNamespace+" "+authority))
+			"Where that pool is gone, and all that tenants run here may be deleted: %s", super.name, record.Data[schedulerv1alpha1.AuthorityMetaKey], meta.uid, has,
+			k.command("delete configmap -n "+schedulerv1alpha1.AuthorityNamespace+" "+schedulerv1alpha1.AuthorityName))
 	}
 	if id == "" {
 		return nil
