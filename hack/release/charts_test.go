@@ -278,23 +278,21 @@ func TestEachValue(t *testing.T) {
 			tried[name] = true
 			want := c.with(t, "global.x", true)
 			for _, field := range p.Fields {
-				changed := other
 				for key, object := range want {
-					if chart.Name(object) != field.Object {
-						continue
-					}
-					image := imageOf(object)
-					switch name {
-					case "create":
+					switch {
+					case chart.Name(object) != field.Object:
+					case name == "create":
 						delete(want, key)
-						continue
-					case "registry":
-						changed = other.(string) + strings.TrimPrefix(image, place)
-					case "image":
-						changed = place + "/" + other.(string)
+					default:
+						put(t, object, field.Path, other)
 					}
-					put(t, object, field.Path, changed)
 				}
+			}
+			switch name {
+			case "registry":
+				want = imagesOf(t, want, place, other.(string))
+			case "image":
+				want = imagesOf(t, want, place+"/"+p.Default.(string), place+"/"+other.(string))
 			}
 			require.NotEmpty(t, cmp.Diff(plain(t, c.with(t, "global.x", true)), plain(t, want)), "%s: another value is none", p.Value)
 			requireEqual(t, want, c.with(t, p.Value, other), c.Name+" "+p.Value)
@@ -303,14 +301,13 @@ func TestEachValue(t *testing.T) {
 	require.Len(t, tried, len(others))
 }
 
-// imageOf returns the image of a Deployment, "" of another object.
-func imageOf(object chart.Object) string {
-	text, _ := json.Marshal(object)
-	match := regexp.MustCompile(`"image":"([^"]+)"`).FindSubmatch(text)
-	if match == nil {
-		return ""
-	}
-	return string(match[1])
+// imagesOf returns objects with images that begin otherwise.
+func imagesOf(t *testing.T, objects map[string]chart.Object, before, after string) (changed map[string]chart.Object) {
+	t.Helper()
+	text, err := json.Marshal(objects)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(bytes.ReplaceAll(text, []byte(`"image":"`+before), []byte(`"image":"`+after)), &changed))
+	return changed
 }
 
 // TestPolicies: the preset says whose content TenantPolicy default has, and kubectl vc init goes on with it.
@@ -349,7 +346,7 @@ func TestSchema(t *testing.T) {
 		require.ErrorContains(t, err, "additional properties 'unknown' not allowed")
 	}
 	for value, wrong := range map[string]any{
-		"scheduler.replicas": "2", "scheduler.extraArgs": []any{"v=4"}, "scheduler.resources": map[string]any{"limit": map[string]any{}}, "registry": "",
+		"scheduler.replicas": "2", "scheduler.extraArgs": []any{"v=4"}, "scheduler.resources": map[string]any{"limit": map[string]any{}}, "registry": "a/", "scheduler.image": `a"`,
 		"policies.preset": "open", "scheduler.goMemLimit": "3Gi", "imagePullSecrets": []any{map[string]any{}}, "manager.enabled": "false",
 	} {
 		_, _, err := made["superpool"].render(nested(value, wrong))

@@ -2,6 +2,9 @@ module github.com/superpool/superpool/hack/release
 
 go 1.26.0
 
+// The table of what is a parameter of the manifests is this checkout's.
+replace github.com/superpool/superpool => ../..
+
 // That of kubectl, and of kubectl-vc: what is released is what they build. Helm, of the tests alone, wants a newer one.
 replace sigs.k8s.io/kustomize/kyaml => sigs.k8s.io/kustomize/kyaml v0.21.1
 
@@ -9,6 +12,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/stretchr/testify v1.12.1
+	github.com/superpool/superpool v0.0.0
 	helm.sh/helm/v4 v4.3.2
 	sigs.k8s.io/kustomize/api v0.21.1
 	sigs.k8s.io/kustomize/kyaml v0.21.2

@@ -21,7 +21,7 @@ func pinnedSources(t *testing.T) ([]file, map[string]string) {
 	require.NoError(t, err)
 	images := map[string]string{}
 	for i, program := range programs {
-		images[program.name] = place + "/" + program.name + "@sha256:" + strings.Repeat(string("0123"[i]), 64)
+		images[program.Name] = place + "/" + program.Name + "@sha256:" + strings.Repeat(string("0123"[i]), 64)
 	}
 	pinned, err := pin(files, place, images)
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestPin(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "image: "+place+"/syncer@sha256:1\n- {name: "+place+"/syncer, newName: x}", string(pinned[0].content))
 	_, err = pin([]file{{path: "a", content: []byte("image: ghcr.io/superpool/other:latest")}}, place, images)
-	require.ErrorContains(t, err, "a names image ghcr.io/superpool/other:latest, which is of no program that is released")
+	require.ErrorContains(t, err, "a: image ghcr.io/superpool/other:latest is of no program that there is")
 
 	pod := func(image string) []file {
 		return []file{

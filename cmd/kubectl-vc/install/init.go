@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,8 @@ import (
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/manifests"
+	"github.com/superpool/superpool/manifests/parameters"
 )
-
-// closed is what tenants get whose VirtualCluster names no policy, where nothing else is asked for, and presets are all
-// of that kind. They are names of TenantPolicies, but for closed, which is default.yaml.
-const closed = "closed"
-
-var presets = []string{closed, "standard", "trusted"}
 
 // crdKind is the kind of definitions.
 const crdKind = "CustomResourceDefinition"
@@ -71,7 +67,7 @@ cluster: for a repository from which something else applies it. Without --polici
 	flags.StringVar(&i.policies, "policies", "", "what tenants may whose VirtualCluster names no policy: closed, standard or trusted; default: as it is, and closed at first and with -o")
 	flags.StringVarP(&i.output, "output", "o", "", `"yaml": print what would be applied, and ask no cluster`)
 	flags.BoolVar(&i.force, "force-conflicts", false, "take over what others have set of what is applied")
-	for name, values := range map[string][]string{"policies": presets, "output": {"yaml"}} {
+	for name, values := range map[string][]string{"policies": parameters.Presets, "output": {"yaml"}} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	}
 	return command
@@ -82,8 +78,8 @@ func (i *initializing) check() error {
 	switch {
 	case i.output != "" && i.output != "yaml":
 		return errors.New("-o: give yaml, or leave it out")
-	case i.policies != "" && !slices.Contains(presets, i.policies):
-		return fmt.Errorf("--policies: give one of %s", strings.Join(presets, ", "))
+	case i.policies != "" && !slices.Contains(parameters.Presets, i.policies):
+		return fmt.Errorf("--policies: give one of %s", strings.Join(parameters.Presets, ", "))
 	}
 	return i.values.Validate() //nolint:wrapcheck // it says what is wrong
 }
@@ -120,18 +116,13 @@ func (i *initializing) tenantPolicies() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
 	}
-	preset := i.policies
-	if preset == "" {
-		preset = closed
-	}
+	preset := cmp.Or(i.policies, parameters.Presets[0])
 	named := func(name string) *unstructured.Unstructured {
 		return policies[slices.IndexFunc(policies, func(object *unstructured.Unstructured) bool { return object.GetName() == name })]
 	}
 	standard := named(tenancyv1alpha1.DefaultPolicyName)
 	standard.SetAnnotations(map[string]string{tenancyv1alpha1.AnnotationPolicies: preset})
-	if preset != closed {
-		standard.Object["spec"] = named(preset).DeepCopy().Object["spec"]
-	}
+	standard.Object["spec"] = named(parameters.PolicyOf(preset)).DeepCopy().Object["spec"]
 	return policies, nil
 }
 
@@ -194,7 +185,7 @@ func (i *initializing) keepPreset(ctx context.Context, w *writer) error {
 	if err != nil || found == nil {
 		return err
 	}
-	if preset := found.GetAnnotations()[tenancyv1alpha1.AnnotationPolicies]; slices.Contains(presets, preset) {
+	if preset := found.GetAnnotations()[tenancyv1alpha1.AnnotationPolicies]; slices.Contains(parameters.Presets, preset) {
 		i.policies = preset
 	}
 	return nil

@@ -58,13 +58,13 @@ func TestArguments(t *testing.T) {
 	good := write("good", "https://192.0.2.1:6443")
 	for line, want := range map[string]string{
 		"join R1 --super-kubeconfig x":                           `ID "R1" is not a DNS label`,
-		"join " + strings.Repeat("a", 53):                        "has 53 characters, 52 are the most",
+		"join " + strings.Repeat("a", 53):                        "is not a DNS label of at most 52 characters",
 		"join r1":                                                "--super-kubeconfig is missing",
 		"join r1 --super-kubeconfig /nowhere/r1":                 "/nowhere/r1",
 		"join r1 --dry-run=perhaps":                              "give none, client or server",
 		"join r1 -o json":                                        "-o: give yaml",
 		"join r1 -o yaml --out .":                                "-o: give yaml, without --out",
-		"join r1 --image a,b":                                    "is no reference of an image",
+		"join r1 --image a,b":                                    "is not the reference of an image",
 		"join r1 --super-context y --super-kubeconfig " + good:   `cannot locate context y`,
 		"join r1 --super-kubeconfig " + write("none", "ftp://x"): "",
 		"join r1 --super-kubeconfig " + write("password", "https://me:secret@192.0.2.1:6443"): "has a user name in it",
