@@ -30,6 +30,8 @@ var images string
 type Values struct {
 	// ID is that of a super cluster, for folder syncer.
 	ID string
+	// Version is that of Superpool, "" for one that is not released.
+	Version string
 	// Registry is what is before the name of each image, "" for that of the release.
 	Registry string
 	// Images are references by the name of the program, which Registry does not change.
@@ -71,6 +73,9 @@ func (v Values) given() map[string]string {
 		}
 	}
 	maps.Copy(given, v.Images)
+	if v.Version != "" {
+		given[parameters.Version.Name] = v.Version
+	}
 	if v.ID != "" {
 		given[parameters.ID.Name] = v.ID
 	}

@@ -76,8 +76,8 @@ func TestImage(t *testing.T) { //nolint:paralleltest // the linker's variable is
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for want, values := range map[string]Values{
-		"is not a registry with a path":  {Registry: "a b"},
-		`no program "etcd" has`:       {Images: map[string]string{"etcd": "x"}},
+		"is not a registry with a path":    {Registry: "a b"},
+		`no program "etcd" has`:            {Images: map[string]string{"etcd": "x"}},
 		"is not the reference of an image": {Images: map[string]string{"syncer": "x\n- y"}},
 	} {
 		require.ErrorContains(t, values.Validate(), want)

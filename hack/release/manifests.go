@@ -68,10 +68,10 @@ func sources(ctx context.Context, r *release) ([]file, error) {
 }
 
 // pin puts the images of the release, by the name of their program, in the place of those that the manifests name, and
-// its registry where a kustomization is to find one by its name.
-func pin(files []file, registry string, images map[string]string) ([]file, error) {
+// its registry where a kustomization is to find one by its name, and its version.
+func pin(files []file, version, registry string, images map[string]string) ([]file, error) {
 	values := maps.Clone(images)
-	values[parameters.Registry.Name] = registry
+	values[parameters.Registry.Name], values[parameters.Version.Name] = registry, version
 	pinned := slices.Clone(files)
 	for i, f := range pinned {
 		text, err := parameters.Put(string(f.content), values)
@@ -120,7 +120,7 @@ func (r *release) writeManifests(ctx context.Context, images []*packed) error {
 	if err != nil {
 		return err
 	}
-	if files, err = pin(files, r.registry, references); err != nil {
+	if files, err = pin(files, r.version, r.registry, references); err != nil {
 		return err
 	}
 	for _, kustomization := range slices.Sorted(maps.Keys(installed)) {

@@ -31,6 +31,11 @@ var (
 		Name: "registry", Text: "ghcr.io/superpool", Pattern: "^[A-Za-z0-9]([A-Za-z0-9./:_-]*[A-Za-z0-9])?$",
 		Value: "a registry with a path: registry.example.com/superpool is one",
 	}
+	// Version is that of Superpool: label app.kubernetes.io/version of vc-scheduler, by which kubectl vc init knows what it
+	// would set back.
+	Version = Parameter{
+		Name: "version", Text: "v0.0.0-unreleased", Pattern: "^v[0-9]+[.][0-9]+[.][0-9]+([-.A-Za-z0-9]*[A-Za-z0-9])?$", Value: "a semantic version without build metadata",
+	}
 	// MetaImages are those of programs of the meta cluster, and Images all.
 	MetaImages = []Parameter{
 		image("syncer", "Connects one super cluster of a pool to its tenants"),
@@ -48,7 +53,7 @@ func image(program, what string) Parameter {
 }
 
 // All returns the rows. A text with that of another row in it is before that.
-func All() []Parameter { return append(slices.Clone(Images), ID, Registry) }
+func All() []Parameter { return append(slices.Clone(Images), ID, Registry, Version) }
 
 // Check says what is wrong with a value.
 func (p *Parameter) Check(value string) error {

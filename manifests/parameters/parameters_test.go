@@ -36,6 +36,7 @@ func TestRows(t *testing.T) {
 		require.NoError(t, err, name)
 		require.NotContains(t, put, Registry.Text, name)
 		require.NotContains(t, put, ID.Text, name)
+		require.NotContains(t, put, Version.Text, name)
 	}
 	for _, preset := range Presets {
 		require.Contains(t, files["policies/"+PolicyOf(preset)+".yaml"], "\n  name: "+PolicyOf(preset)+"\n")

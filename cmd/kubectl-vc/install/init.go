@@ -13,13 +13,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/manifests"
 	"github.com/superpool/superpool/manifests/parameters"
 )
+
+// labelVersion on Deployment vc-scheduler is the version that applied it, of a release.
+// Written by kubectl vc init, manifests and charts of a release; read by kubectl vc init.
+const labelVersion = "app.kubernetes.io/version"
 
 // crdKind is the kind of definitions.
 const crdKind = "CustomResourceDefinition"
@@ -32,6 +39,8 @@ type initializing struct {
 	// policies is a preset, "" for the one that there is.
 	policies, output string
 	force            bool
+	// back lets it set a meta cluster of a newer version back.
+	back bool
 }
 
 // init returns the command that sets up the meta cluster.
@@ -48,7 +57,8 @@ Definitions are established before policies are applied, and it waits until the 
 What VirtualClusters get that name no policy says --policies: "closed" is the least, and "standard" and "trusted" have the content of
 the TenantPolicies of these names. Without the flag that stays what it is.
 
-What others have set of what is applied is not taken over, but told. With -o yaml it prints everything, in order, and asks no
+It refuses to set a meta cluster back that a newer version has set up, unless --force says so. What others have set of what is
+applied is not taken over, but told. With -o yaml it prints everything, in order, and asks no
 cluster: for a repository from which something else applies it. Without --policies that is "closed".`,
 		Example: `  kubectl vc init
   kubectl vc init --policies=standard --image-registry=mirror.example.com/superpool
@@ -67,6 +77,7 @@ cluster: for a repository from which something else applies it. Without --polici
 	flags.StringVar(&i.policies, "policies", "", "what tenants may whose VirtualCluster names no policy: closed, standard or trusted; default: as it is, and closed at first and with -o")
 	flags.StringVarP(&i.output, "output", "o", "", `"yaml": print what would be applied, and ask no cluster`)
 	flags.BoolVar(&i.force, "force-conflicts", false, "take over what others have set of what is applied")
+	flags.BoolVar(&i.back, "force", false, "set the meta cluster back, where a newer version has set it up")
 	for name, values := range map[string][]string{"policies": parameters.Presets, "output": {"yaml"}} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	}
@@ -131,6 +142,9 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 	if err := i.check(); err != nil {
 		return err
 	}
+	if isRelease(version.String()) {
+		i.values.Version = version.String()
+	}
 	if i.output != "" {
 		stages, err := i.stages()
 		if err != nil {
@@ -153,7 +167,7 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 		return fmt.Errorf("asking the meta cluster for Clusters of Cluster API: %w", err)
 	}
 	w := &writer{verbs: c, cluster: meta, dry: i.dry, force: i.force, mend: "kubectl vc init"}
-	if err := i.keepPreset(ctx, w); err != nil {
+	if err := errors.Join(i.mayUpgrade(ctx, meta), i.keepPreset(ctx, w)); err != nil {
 		return err
 	}
 	stages, err := i.stages()
@@ -171,6 +185,26 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 		}
 	}
 	return c.awaitAvailable(ctx, meta, i, slices.Concat(stages...))
+}
+
+// isRelease returns whether a text is the version of a release, which says what is newer; that of a commit does not.
+func isRelease(text string) bool {
+	parsed, err := utilversion.ParseSemantic(text)
+	return err == nil && parsed.BuildMetadata() == "" && parsed.AtLeast(utilversion.MustParseSemantic("v0.0.1-0"))
+}
+
+// mayUpgrade returns an error where a newer version has set up the meta cluster, unless it is to be set back.
+func (i *initializing) mayUpgrade(ctx context.Context, meta *cluster) error {
+	found, err := workload(ctx, meta, types.NamespacedName{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "vc-scheduler"})
+	if err != nil || found == nil {
+		return err
+	}
+	has := found.Labels[labelVersion]
+	if i.back || !isRelease(has) || i.values.Version == "" || !utilversion.MustParseSemantic(i.values.Version).LessThan(utilversion.MustParseSemantic(has)) {
+		return nil
+	}
+	return fmt.Errorf("the meta cluster is of version %s, and this kubectl vc of %s: use that of %s. Where it is to be set back, in the order of docs/operating.md: kubectl vc init --force",
+		has, i.values.Version, has)
 }
 
 // keepPreset chooses the preset that there is, unless one is asked for.

@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -304,4 +305,86 @@ func TestPlacedIn(t *testing.T) {
 	names, err := placedIn(t.Context(), meta, "r1")
 	require.NoError(t, err)
 	require.Equal(t, []string{"key/placed", "key/reserved"}, names)
+}
+
+// deployed returns a meta cluster with vc-scheduler of some labels and annotations; none is there for nil labels.
+func deployed(t *testing.T, labels, annotations map[string]string) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, appsv1.AddToScheme(scheme))
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	if labels != nil {
+		builder = builder.WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "vc-scheduler", Labels: labels, Annotations: annotations}})
+	}
+	return &cluster{Client: builder.Build()}
+}
+
+// TestMayUpgrade: a meta cluster of a newer version is not set back but by --force, and what is of no release is not
+// compared.
+func TestMayUpgrade(t *testing.T) {
+	t.Parallel()
+	const refused = "the meta cluster is of version v0.2.0, and this kubectl vc of %s: use that of v0.2.0"
+	for name, test := range map[string]struct {
+		labels map[string]string
+		ours   string
+		back   bool
+		want   string
+	}{
+		"nothing there":          {ours: "v0.1.0"},
+		"older":                  {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.10.0"},
+		"the same":               {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.2.0"},
+		"newer":                  {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.1.0", want: fmt.Sprintf(refused, "v0.1.0")},
+		"newer than a candidate": {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.2.0-rc.1", want: fmt.Sprintf(refused, "v0.2.0-rc.1")},
+		"newer, and to go back":  {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.1.0", back: true},
+		"of a clone":             {labels: map[string]string{labelVersion: "v0.0.0-unreleased"}, ours: "v0.1.0"},
+		"of before":              {labels: map[string]string{}, ours: "v0.1.0"},
+		"of somebody":            {labels: map[string]string{labelVersion: "yes"}, ours: "v0.1.0"},
+		"by a clone":             {labels: map[string]string{labelVersion: "v0.2.0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := &initializing{values: manifests.Values{Version: test.ours}, back: test.back}
+			if err := i.mayUpgrade(t.Context(), deployed(t, test.labels, nil)); test.want != "" {
+				require.ErrorContains(t, err, test.want)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+	for text, is := range map[string]bool{"v0.1.0": true, "v0.1.0-rc.1": true, "v0.0.1": true, "v0.0.0": false, "v0.0.0+abc": false, "v0.1.0-3-gabc": true, "v0.0.0-unreleased": false, "": false} {
+		require.Equal(t, is, isRelease(text), text)
+	}
+	objects, err := manifests.Values{Version: "v0.1.0"}.Build("base")
+	require.NoError(t, err)
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			require.Equal(t, "v0.1.0", object.GetLabels()[labelVersion])
+		}
+	}
+}
+
+// TestSetUpOf: what a release of Helm has made is mended by Helm.
+func TestSetUpOf(t *testing.T) {
+	t.Parallel()
+	helm := map[string]string{"app.kubernetes.io/managed-by": "Helm"}
+	named := func(release, namespace string) map[string]string {
+		return map[string]string{helmRelease: release, helmNamespace: namespace}
+	}
+	for name, test := range map[string]struct {
+		labels, annotations map[string]string
+		want                string
+	}{
+		"nothing there": {want: "kubectl vc init"},
+		"by init":       {labels: map[string]string{}, want: "kubectl vc init"},
+		"by Helm":       {labels: helm, annotations: named("superpool", "pools"), want: "helm upgrade superpool superpool-VERSION.tgz --namespace pools --reset-then-reuse-values"},
+		"no command":    {labels: helm, annotations: named("a; reboot", "pools"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
+	} {
+		by, err := setUpOf(t.Context(), deployed(t, test.labels, test.annotations))
+		require.NoError(t, err)
+		require.Equal(t, test.want, by, name)
+	}
+	meta := deployed(t, helm, named("superpool", "pools"))
+	f := &findings{cluster: meta, setUp: "helm upgrade superpool"}
+	require.NoError(t, f.policies(t.Context(), nil))
+	require.Equal(t, "helm upgrade superpool --set policies.enabled=true", f.list[0].Mend)
 }
