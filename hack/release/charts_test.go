@@ -39,7 +39,13 @@ type madeChart struct {
 func madeCharts(t *testing.T) (map[string]*madeChart, []file) {
 	t.Helper()
 	files, images := pinnedSources(t)
-	made, err := charts(files, "v0.1.0", place, images)
+	return chartsOf(t, files, "v0.1.0", images), files
+}
+
+// chartsOf returns the charts of a version, whose files are these, by name.
+func chartsOf(t *testing.T, files []file, version string, images map[string]string) map[string]*madeChart {
+	t.Helper()
+	made, err := charts(files, version, place, images)
 	require.NoError(t, err)
 	byName := map[string]*madeChart{}
 	for _, c := range made {
@@ -56,7 +62,7 @@ func madeCharts(t *testing.T) (map[string]*madeChart, []file) {
 		byName[c.Name] = m
 	}
 	byName["superpool-syncer"].given = map[string]any{"id": "supercluster-id"}
-	return byName, files
+	return byName
 }
 
 // render returns what Helm renders by chart and values: objects by their names, and the notes.
