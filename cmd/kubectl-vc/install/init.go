@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -187,10 +188,13 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 	return c.awaitAvailable(ctx, meta, i, slices.Concat(stages...))
 }
 
+// described is in a version that git has made of a tag before: as a semantic one it is older than that of the tag.
+var described = regexp.MustCompile(`-[0-9]+-g[0-9a-f]+|-dirty$`)
+
 // isRelease returns whether a text is the version of a release, which says what is newer; that of a commit does not.
 func isRelease(text string) bool {
 	parsed, err := utilversion.ParseSemantic(text)
-	return err == nil && parsed.BuildMetadata() == "" && parsed.AtLeast(utilversion.MustParseSemantic("v0.0.1-0"))
+	return err == nil && !described.MatchString(text) && parsed.BuildMetadata() == "" && parsed.AtLeast(utilversion.MustParseSemantic("v0.0.1-0"))
 }
 
 // mayUpgrade returns an error where a newer version has set up the meta cluster, unless it is to be set back.

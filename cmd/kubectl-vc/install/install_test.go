@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -307,6 +308,27 @@ func TestPlacedIn(t *testing.T) {
 	require.Equal(t, []string{"key/placed", "key/reserved"}, names)
 }
 
+// TestLeaveCountsAgain: what was placed after the drain that let a super cluster leave keeps its syncer.
+func TestLeaveCountsAgain(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	syncer := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "vc-manager", Name: "vc-syncer-r1", Labels: map[string]string{schedulerv1alpha1.LabelJoined: "r1"},
+	}}
+	placed := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "key", Name: "placed"},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}},
+	}
+	meta := &cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(syncer, placed).Build()}
+	c := &verbs{cli.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}})}
+	l := &leaving{id: "r1", common: common{dry: cli.DryRunNone}}
+	require.ErrorContains(t, c.leaveMeta(t.Context(), meta, l, nil), "its syncer stays, which removes that: super cluster r1 has key/placed")
+	require.NoError(t, meta.Get(t.Context(), client.ObjectKeyFromObject(syncer), syncer))
+}
+
 // deployed returns a meta cluster with vc-scheduler of some labels and annotations; none is there for nil labels.
 func deployed(t *testing.T, labels, annotations map[string]string) *cluster {
 	t.Helper()
@@ -351,7 +373,7 @@ func TestMayUpgrade(t *testing.T) {
 			}
 		})
 	}
-	for text, is := range map[string]bool{"v0.1.0": true, "v0.1.0-rc.1": true, "v0.0.1": true, "v0.0.0": false, "v0.0.0+abc": false, "v0.1.0-3-gabc": true, "v0.0.0-unreleased": false, "": false} {
+	for text, is := range map[string]bool{"v0.1.0": true, "v0.1.0-rc.1": true, "v0.0.1": true, "v0.0.0": false, "v0.0.0+abc": false, "v0.1.0-3-gabc": false, "v0.1.0-dirty": false, "v0.0.0-unreleased": false, "": false} {
 		require.Equal(t, is, isRelease(text), text)
 	}
 	objects, err := manifests.Values{Version: "v0.1.0"}.Build("base")
