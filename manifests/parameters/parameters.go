@@ -36,12 +36,13 @@ var (
 	Version = Parameter{
 		Name: "version", Text: "v0.0.0-unreleased", Pattern: "^v[0-9]+[.][0-9]+[.][0-9]+([-.A-Za-z0-9]*[A-Za-z0-9])?$", Value: "a semantic version without build metadata",
 	}
-	// MetaImages are those of programs of the meta cluster, and Images all.
+	// MetaImages are those of programs of the meta cluster.
 	MetaImages = []Parameter{
 		image("syncer", "Connects one super cluster of a pool to its tenants"),
 		image("vc-manager", "Makes the control planes of tenants"),
 		image("vc-scheduler", "Places tenants' namespaces and their pods over a pool of super clusters"),
 	}
+	// Images are all.
 	Images = append(slices.Clone(MetaImages), image("vn-agent", "Answers kubectl logs, exec and top of tenants in a super cluster"))
 )
 

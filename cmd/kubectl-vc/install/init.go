@@ -147,16 +147,7 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 		i.values.Version = version.String()
 	}
 	if i.output != "" {
-		stages, err := i.stages()
-		if err != nil {
-			return err
-		}
-		for _, object := range slices.Concat(stages...) {
-			if err := c.printObject(object); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.printStages(i)
 	}
 	meta, _, err := c.meta(ctx)
 	if err != nil {
@@ -186,6 +177,20 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 		}
 	}
 	return c.awaitAvailable(ctx, meta, i, slices.Concat(stages...))
+}
+
+// printStages prints what would be applied.
+func (c *verbs) printStages(i *initializing) error {
+	stages, err := i.stages()
+	if err != nil {
+		return err
+	}
+	for _, object := range slices.Concat(stages...) {
+		if err := c.printObject(object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // described is in a version that git has made of a tag before: as a semantic one it is older than that of the tag.
