@@ -254,6 +254,12 @@ _output/previous/%/bin/syncer:
 upgrade: _output/previous/$(PREVIOUS)/bin/syncer $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Upgrade a pool from another version and back, one program at a time under load: PREVIOUS=<commit>.
 	$(GO) test -tags upgrade -count 1 -timeout 25m $(if $(TEST_JSON),,-v) $$TEST_ARGS ./test/upgrade -args -from $(CURDIR)/_output/previous/$(PREVIOUS)
 
+# Not a part of test-unit: it starts an API server, and compiles Helm.
+.PHONY: test-charts
+test-charts: RUN = ^TestInstalled$$
+test-charts: $(addprefix bin/,$(CLUSTER_TOOLS)) ## Install, upgrade, roll back and remove the charts and install.yaml on a real API server.
+	$(GO) -C hack/release test -tags charts -count 1 -timeout 15m $(if $(TEST_JSON),,-v) $$TEST_ARGS .
+
 # The database is a Go module: nothing else is asked for. What cannot be mended by us is left out of it, with the reason.
 .PHONY: vulnerabilities
 vulnerabilities: bin/govulncheck bin/indexdb ## Look for known vulnerabilities that our programs reach, in the database of VULNDB_VERSION.

@@ -63,7 +63,7 @@ check_format() {
   return 1
 }
 
-check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./test/... && go -C hack/realnodes vet ./... && go -C hack/release vet ./... && go -C test/monitoring vet ./...; }
+check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./test/... && go -C hack/realnodes vet ./... && go -C hack/release vet -tags charts ./... && go -C test/monitoring vet ./...; }
 
 check_lint() { bin/golangci-lint run --timeout 20m && (cd hack/release && ../../bin/golangci-lint run --timeout 20m); }
 

@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"regexp"
+	"path"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-)
 
-// SuperClusterID is in the place of the id in folder syncer.
-const SuperClusterID = "supercluster-id"
+	"github.com/superpool/superpool/manifests/parameters"
+)
 
 //go:embed base crds metrics policies/*.yaml supercluster syncer vc-manager
 var files embed.FS
@@ -26,22 +25,13 @@ var files embed.FS
 // github.com/superpool/superpool/manifests.images=syncer=registry.example.com/superpool/syncer@sha256:...,...
 var images string
 
-var (
-	// image is how a file names an image of ours, and reference what can name another.
-	image     = regexp.MustCompile(`ghcr\.io/superpool/([a-z0-9-]+):latest`)
-	reference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./:@_-]*$`)
-	// registry is what is before the name of a program in the reference of its image.
-	registry = regexp.MustCompile(`^.*/`)
-)
-
-// programs are those with an image in these manifests.
-var programs = []string{"syncer", "vc-manager", "vc-scheduler"}
-
 // Values are what is put into files in the place of what is there. The zero Values leave out nothing but the images
 // that a release has linked in.
 type Values struct {
 	// ID is that of a super cluster, for folder syncer.
 	ID string
+	// Version is that of Superpool, "" for one that is not released.
+	Version string
 	// Registry is what is before the name of each image, "" for that of the release.
 	Registry string
 	// Images are references by the name of the program, which Registry does not change.
@@ -50,48 +40,59 @@ type Values struct {
 
 // Validate says what is wrong with references of images.
 func (v Values) Validate() error {
-	if v.Registry != "" && !reference.MatchString(v.Registry) {
-		return fmt.Errorf("%q is no registry with a path: registry.example.com/superpool is one", v.Registry)
+	if v.Registry != "" {
+		if err := parameters.Registry.Check(strings.TrimSuffix(v.Registry, "/")); err != nil {
+			return err //nolint:wrapcheck // it says what is wrong
+		}
 	}
 	for _, program := range slices.Sorted(maps.Keys(v.Images)) {
-		if !slices.Contains(programs, program) {
-			return fmt.Errorf("no program %q has an image here: %s have", program, strings.Join(programs, ", "))
+		at := slices.IndexFunc(parameters.MetaImages, func(p parameters.Parameter) bool { return p.Name == program })
+		if at < 0 {
+			return fmt.Errorf("no program %q has an image here: syncer, vc-manager and vc-scheduler have", program)
 		}
-		if !reference.MatchString(v.Images[program]) {
-			return fmt.Errorf("%q is no reference of an image", v.Images[program])
+		if err := parameters.MetaImages[at].Check(v.Images[program]); err != nil {
+			return err //nolint:wrapcheck // as above
 		}
 	}
 	return nil
 }
 
-// Image returns the reference of a program's image.
-func (v Values) Image(program string) string {
-	if own := v.Images[program]; own != "" {
-		return own
+// given returns the values by the names of their parameters.
+func (v Values) given() map[string]string {
+	given := map[string]string{}
+	if v.Registry != "" {
+		given[parameters.Registry.Name] = strings.TrimSuffix(v.Registry, "/")
 	}
-	found := "ghcr.io/superpool/" + program + ":latest"
 	for released := range strings.SplitSeq(images, ",") {
-		if name, value, _ := strings.Cut(released, "="); name == program {
-			found = value
+		name, reference, _ := strings.Cut(released, "=")
+		if v.Registry != "" {
+			reference = given[parameters.Registry.Name] + "/" + path.Base(reference)
+		}
+		if images != "" {
+			given[name] = reference
 		}
 	}
-	if v.Registry != "" {
-		found = registry.ReplaceAllLiteralString(found, strings.TrimSuffix(v.Registry, "/")+"/")
+	maps.Copy(given, v.Images)
+	if v.Version != "" {
+		given[parameters.Version.Name] = v.Version
 	}
-	return found
+	if v.ID != "" {
+		given[parameters.ID.Name] = v.ID
+	}
+	return given
 }
 
 // File returns a file with these values.
-func (v Values) File(path string) ([]byte, error) {
-	content, err := files.ReadFile(path)
+func (v Values) File(name string) ([]byte, error) {
+	content, err := files.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)
 	}
-	content = image.ReplaceAllFunc(content, func(match []byte) []byte { return []byte(v.Image(string(image.FindSubmatch(match)[1]))) })
-	if v.ID != "" {
-		content = []byte(strings.ReplaceAll(string(content), SuperClusterID, v.ID))
+	text, err := parameters.Put(string(content), v.given())
+	if err != nil {
+		return nil, fmt.Errorf("manifests/%s: %w", name, err)
 	}
-	return content, nil
+	return []byte(text), nil
 }
 
 // Build returns the objects of a kustomization with these values: namespaces and definitions first, as kubectl applies

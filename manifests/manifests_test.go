@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/superpool/superpool/manifests/parameters"
 )
 
 // TestBuild: each kustomization that is applied builds, with namespaces and definitions before what needs them, and
@@ -36,7 +38,7 @@ func TestBuild(t *testing.T) {
 				for _, container := range containers {
 					images = append(images, container.(map[string]any)["image"].(string))
 				}
-				require.NotContains(t, object.GetName(), SuperClusterID)
+				require.NotContains(t, object.GetName(), parameters.ID.Text)
 			}
 			require.Equal(t, want.images, images)
 		})
@@ -53,19 +55,30 @@ func TestImage(t *testing.T) { //nolint:paralleltest // the linker's variable is
 	before := images
 	images = "syncer=registry.example.com/superpool/syncer@sha256:ab,vc-scheduler=registry.example.com/superpool/vc-scheduler@sha256:cd"
 	defer func() { images = before }()
-	require.Equal(t, "registry.example.com/superpool/syncer@sha256:ab", Values{}.Image("syncer"))
-	require.Equal(t, "mirror.example.com/syncer@sha256:ab", Values{Registry: "mirror.example.com/"}.Image("syncer"))
-	require.Equal(t, "x:y", Values{Registry: "mirror.example.com", Images: map[string]string{"syncer": "x:y"}}.Image("syncer"))
-	require.Equal(t, "ghcr.io/superpool/vc-manager:latest", Values{}.Image("vc-manager"), "none was linked in")
+	for file, test := range map[string]struct {
+		values Values
+		want   string
+	}{
+		"syncer/vc-syncer.yaml":      {Values{}, "registry.example.com/superpool/syncer@sha256:ab"},
+		"base/vc-scheduler.yaml":     {Values{Registry: "mirror.example.com/"}, "mirror.example.com/vc-scheduler@sha256:cd"},
+		"vc-manager/deployment.yaml": {Values{Registry: "mirror.example.com", Images: map[string]string{"vc-manager": "x:y"}}, "x:y"},
+	} {
+		content, err := test.values.File(file)
+		require.NoError(t, err)
+		require.Contains(t, string(content), " image: "+test.want+"\n")
+	}
+	content, err := Values{}.File("vc-manager/deployment.yaml")
+	require.NoError(t, err)
+	require.Contains(t, string(content), " image: ghcr.io/superpool/vc-manager:latest\n", "none was linked in")
 }
 
 // TestValidate: what would change more of a file than an image is refused.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for want, values := range map[string]Values{
-		"is no registry with a path":  {Registry: "a b"},
-		`no program "etcd" has`:       {Images: map[string]string{"etcd": "x"}},
-		"is no reference of an image": {Images: map[string]string{"syncer": "x\n- y"}},
+		"is not a registry with a path":    {Registry: "a b"},
+		`no program "etcd" has`:            {Images: map[string]string{"etcd": "x"}},
+		"is not the reference of an image": {Images: map[string]string{"syncer": "x\n- y"}},
 	} {
 		require.ErrorContains(t, values.Validate(), want)
 	}

@@ -119,6 +119,7 @@ var targets = []target{
 		name: "release", timeout: time.Hour, make: []string{"release", "VERSION=v0.0.0-nightly", "REGISTRY=registry.example.com/superpool", "FORCE=1"}, nightly: true,
 		inputs: dependsOn("CHANGELOG.md", "docs/operating.md", "hack/gobuild.sh", "hack/release", "hack/setup-vn-agent.sh", "LICENSE"),
 	},
+	{name: "charts", timeout: 15 * time.Minute, make: []string{"test-charts"}, again: "make test-charts", nightly: true, inputs: dependsOn("hack/release")},
 	{name: "bench", timeout: time.Hour, make: []string{"bench", "BENCH_COUNT=1"}, nightly: true, inputs: program},
 	{name: "conformance", timeout: 3 * time.Hour, make: []string{"test-conformance"}, nightly: true, inputs: dependsOn("test/conformance", "hack/realnodes")},
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/superpool/superpool/hack/release/chart"
+	"github.com/superpool/superpool/manifests/parameters"
 )
 
 // Schemas of values, by how Kubernetes names their types.
@@ -20,7 +21,7 @@ var (
 	filled     = chart.Schema{"type": "string", "minLength": 1}
 	boolean    = chart.Schema{"type": "boolean"}
 	count      = chart.Schema{"type": "integer", "minimum": 0}
-	flags      = chart.Schema{"type": "array", "items": chart.Schema{"type": "string", "pattern": "^-"}}
+	flags      = chart.Schema{"type": "array", "items": matching("^-")}
 	stringMap  = chart.Schema{"type": "object", "additionalProperties": anyText}
 	quantities = chart.Schema{"type": "object", "additionalProperties": chart.Schema{"type": []string{"string", "number"}}}
 	resources  = fields(chart.Schema{"requests": quantities, "limits": quantities, "claims": list(chart.Schema{"type": "object"})})
@@ -29,6 +30,8 @@ var (
 	names      = list(chart.Schema{"type": "object", "additionalProperties": false, "properties": chart.Schema{"name": filled}, "required": []string{"name"}})
 	named      = list(chart.Schema{"type": "object", "required": []string{"name"}})
 )
+
+func matching(pattern string) chart.Schema { return chart.Schema{"type": "string", "pattern": pattern} }
 
 func list(items chart.Schema) chart.Schema { return chart.Schema{"type": "array", "items": items} }
 
@@ -42,7 +45,11 @@ func pod(what string) string { return "spec/template/spec/" + what }
 // container is where the container of a Deployment has what.
 func container(what string) string { return pod("containers/0/" + what) }
 
-// workload returns the values of the Deployment of a program, which are below group, or at the top for "".
+// imageOf is the image of a chart with one program.
+const imageOf = "{{ .Values.registry }}/{{ .Values.image }}"
+
+// workload returns the values of the Deployment of a program, which are below group, or at the top for "". Where the
+// image is, words says.
 func workload(group, deployment, image string) []chart.Parameter {
 	prefix := ""
 	if group != "" {
@@ -51,14 +58,15 @@ func workload(group, deployment, image string) []chart.Parameter {
 	one := func(value, what string, schema chart.Schema, initial any, place string) chart.Parameter {
 		return chart.Parameter{Value: prefix + value, What: what, Schema: schema, Default: initial, Fields: []chart.Field{{Object: "Deployment/" + deployment, Path: place}}}
 	}
-	reference := one("image", "The image, behind the registry. Give a digest, and no tag that is another image tomorrow.", filled, path.Base(image), container("image"))
-	reference.Fields[0].Expression = `printf "%s/%s" .Values.registry .Values.` + prefix + "image"
 	return []chart.Parameter{
-		reference,
+		{
+			Value: prefix + "image", What: "The image, behind the registry. Give a digest, and no tag that is another image tomorrow.",
+			Schema: matching(parameters.Reference), Default: path.Base(image),
+		},
 		one("replicas", "How many pods.", count, nil, "spec/replicas"),
 		one("resources", "Requests and limits of the container. goMemLimit goes with the limit of memory.", resources, nil, container("resources")),
 		one("goMemLimit", "GOMEMLIMIT: where Go collects garbage harder, 90 % of the limit of memory.",
-			chart.Schema{"type": "string", "pattern": "^[0-9]+([KMGT]i)?B$"}, nil, container("env/GOMEMLIMIT/value")),
+			matching("^[0-9]+([KMGT]i)?B$"), nil, container("env/GOMEMLIMIT/value")),
 		one("extraArgs", "Flags behind those of the release. Of a flag that is there twice the last one holds.", flags, []any{}, container("args/-")),
 		one("nodeSelector", "Labels of the nodes that the pods may run on.", stringMap, map[string]any{}, pod("nodeSelector")),
 		one("tolerations", "Taints of nodes that the pods tolerate.", tolerated, []any{}, pod("tolerations")),
@@ -72,10 +80,9 @@ func shared(registry string, deployments ...string) []chart.Parameter {
 	secrets := chart.Parameter{
 		Value: "imagePullSecrets", What: "Secrets of the namespace vc-manager with the credentials of the registry, by name.", Schema: names, Default: []any{},
 	}
-	mirror := chart.Parameter{Value: "registry", What: "What is before the name of each image: that of the release, or of your mirror.", Schema: filled, Default: registry}
+	mirror := chart.Parameter{Value: "registry", What: "What is before the name of each image: that of the release, or of your mirror.", Schema: matching(parameters.Registry.Pattern), Default: registry}
 	for _, deployment := range deployments {
 		secrets.Fields = append(secrets.Fields, chart.Field{Object: "Deployment/" + deployment, Path: pod("imagePullSecrets")})
-		mirror.Fields = append(mirror.Fields, chart.Field{Object: "Deployment/" + deployment, Path: container("image"), Shared: true})
 	}
 	return []chart.Parameter{mirror, secrets}
 }
@@ -99,6 +106,10 @@ func charts(files []file, version, registry string, images map[string]string) ([
 	meta, syncer, agent := common, common, common
 	meta.KubeVersion, syncer.KubeVersion = ">=1.30.0-0", ">=1.30.0-0" // ValidatingAdmissionPolicies of the meta cluster
 
+	presets := map[string]string{}
+	for _, preset := range parameters.Presets {
+		presets[preset] = "TenantPolicy/" + parameters.PolicyOf(preset)
+	}
 	definitions, base := split(build("base"))
 	meta.Name, meta.Description = "superpool", "The meta cluster of a pool: definitions, vc-scheduler, vc-manager, policies"
 	meta.Parts = []chart.Part{
@@ -107,6 +118,9 @@ func charts(files []file, version, registry string, images map[string]string) ([
 		{File: "vc-manager", Objects: build("vc-manager"), When: "manager.enabled"},
 		{File: "policies", Objects: build("policies"), When: "policies.enabled"},
 		{File: "monitoring", Objects: build("monitoring"), When: "monitoring.enabled"},
+	}
+	meta.Words = map[string]string{
+		images["vc-scheduler"]: "{{ .Values.registry }}/{{ .Values.scheduler.image }}", images["vc-manager"]: "{{ .Values.registry }}/{{ .Values.manager.image }}",
 	}
 	meta.Groups = map[string]string{
 		"namespace": "The namespace of our programs.", "scheduler": "vc-scheduler, which places namespaces and pods of tenants.",
@@ -134,10 +148,10 @@ func charts(files []file, version, registry string, images map[string]string) ([
 					"and not when you install. Until then tenants have what closed says.",
 			},
 			{
-				Value: "policies.preset", Schema: chart.Schema{"type": "string", "enum": []string{"closed", "standard", "trusted"}}, Default: "closed",
+				Value: "policies.preset", Schema: chart.Schema{"type": "string", "enum": parameters.Presets}, Default: parameters.Presets[0],
 				What: "What tenants may whose VirtualCluster names no TenantPolicy: closed, standard or trusted.",
 				Fields: []chart.Field{
-					{Object: "TenantPolicy/default", Path: "spec", Of: map[string]string{"closed": "TenantPolicy/default", "standard": "TenantPolicy/standard", "trusted": "TenantPolicy/trusted"}},
+					{Object: "TenantPolicy/default", Path: "spec", Of: presets},
 					{Object: "TenantPolicy/default", Path: "metadata/annotations/tenancy.x-k8s.io~1policies"},
 				},
 			},
@@ -150,24 +164,24 @@ func charts(files []file, version, registry string, images map[string]string) ([
 
 	syncer.Name, syncer.Description = "superpool-syncer", "The syncer of one super cluster, in the meta cluster"
 	syncer.Parts = []chart.Part{{File: "syncer", Objects: build("syncer")}}
-	syncer.Inside = map[string]string{"supercluster-id": "id"}
+	syncer.Words = map[string]string{images["syncer"]: imageOf, parameters.ID.Text: "{{ .Values.id }}"}
+	deployment := "vc-syncer-" + parameters.ID.Text
 	syncer.Parameters = slices.Concat(
 		[]chart.Parameter{
 			{
-				Value: "id", What: "The id of the super cluster, as kubectl vc join was given it. It cannot change.", Default: "",
-				Schema: chart.Schema{"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 52},
+				Value: "id", What: "The id of the super cluster, as kubectl vc join was given it. It cannot change.", Default: "", Schema: matching(parameters.ID.Pattern),
 			},
 			{
 				Value: "kubeconfigSecret", Schema: anyText, Default: "",
 				What: "The Secret of namespace vc-manager with the kubeconfig of the super cluster, in key config. kubectl vc join makes vc-syncer-ID, " +
 					"which it is where this is empty. No value has the kubeconfig itself.",
 				Fields: []chart.Field{{
-					Object: "Deployment/vc-syncer-supercluster-id", Path: pod("volumes/super-cluster/secret/secretName"),
+					Object: "Deployment/" + deployment, Path: pod("volumes/super-cluster/secret/secretName"),
 					Expression: `.Values.kubeconfigSecret | default (printf "vc-syncer-%s" .Values.id)`,
 				}},
 			},
 		},
-		shared(registry, "vc-syncer-supercluster-id"), workload("", "vc-syncer-supercluster-id", images["syncer"]))
+		shared(registry, deployment), workload("", deployment, images["syncer"]))
 	syncer.Notes = syncerNotes
 
 	agent.Name, agent.Description = "superpool-agent", "vn-agent in API server mode, in a super cluster"
@@ -175,6 +189,7 @@ func charts(files []file, version, registry string, images map[string]string) ([
 		{File: "agent", Objects: build("vn-agent/apiserver")},
 		{File: "monitoring", Objects: build("monitoring/vn-agent"), When: "monitoring.enabled"},
 	}
+	agent.Words = map[string]string{images["vn-agent"]: imageOf}
 	agent.Groups = map[string]string{
 		"namespace": "The namespace of vn-agent.", "service": "The Service that API servers of tenants connect to.", "monitoring": "What Prometheus reads.",
 	}

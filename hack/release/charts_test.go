@@ -39,7 +39,13 @@ type madeChart struct {
 func madeCharts(t *testing.T) (map[string]*madeChart, []file) {
 	t.Helper()
 	files, images := pinnedSources(t)
-	made, err := charts(files, "v0.1.0", place, images)
+	return chartsOf(t, files, "v0.1.0", images), files
+}
+
+// chartsOf returns the charts of a version, whose files are these, by name.
+func chartsOf(t *testing.T, files []file, version string, images map[string]string) map[string]*madeChart {
+	t.Helper()
+	made, err := charts(files, version, place, images)
 	require.NoError(t, err)
 	byName := map[string]*madeChart{}
 	for _, c := range made {
@@ -56,7 +62,7 @@ func madeCharts(t *testing.T) (map[string]*madeChart, []file) {
 		byName[c.Name] = m
 	}
 	byName["superpool-syncer"].given = map[string]any{"id": "supercluster-id"}
-	return byName, files
+	return byName
 }
 
 // render returns what Helm renders by chart and values: objects by their names, and the notes.
@@ -278,23 +284,21 @@ func TestEachValue(t *testing.T) {
 			tried[name] = true
 			want := c.with(t, "global.x", true)
 			for _, field := range p.Fields {
-				changed := other
 				for key, object := range want {
-					if chart.Name(object) != field.Object {
-						continue
-					}
-					image := imageOf(object)
-					switch name {
-					case "create":
+					switch {
+					case chart.Name(object) != field.Object:
+					case name == "create":
 						delete(want, key)
-						continue
-					case "registry":
-						changed = other.(string) + strings.TrimPrefix(image, place)
-					case "image":
-						changed = place + "/" + other.(string)
+					default:
+						put(t, object, field.Path, other)
 					}
-					put(t, object, field.Path, changed)
 				}
+			}
+			switch name {
+			case "registry":
+				want = imagesOf(t, want, place, other.(string))
+			case "image":
+				want = imagesOf(t, want, place+"/"+p.Default.(string), place+"/"+other.(string))
 			}
 			require.NotEmpty(t, cmp.Diff(plain(t, c.with(t, "global.x", true)), plain(t, want)), "%s: another value is none", p.Value)
 			requireEqual(t, want, c.with(t, p.Value, other), c.Name+" "+p.Value)
@@ -303,14 +307,13 @@ func TestEachValue(t *testing.T) {
 	require.Len(t, tried, len(others))
 }
 
-// imageOf returns the image of a Deployment, "" of another object.
-func imageOf(object chart.Object) string {
-	text, _ := json.Marshal(object)
-	match := regexp.MustCompile(`"image":"([^"]+)"`).FindSubmatch(text)
-	if match == nil {
-		return ""
-	}
-	return string(match[1])
+// imagesOf returns objects with images that begin otherwise.
+func imagesOf(t *testing.T, objects map[string]chart.Object, before, after string) (changed map[string]chart.Object) {
+	t.Helper()
+	text, err := json.Marshal(objects)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(bytes.ReplaceAll(text, []byte(`"image":"`+before), []byte(`"image":"`+after)), &changed))
+	return changed
 }
 
 // TestPolicies: the preset says whose content TenantPolicy default has, and kubectl vc init goes on with it.
@@ -349,7 +352,7 @@ func TestSchema(t *testing.T) {
 		require.ErrorContains(t, err, "additional properties 'unknown' not allowed")
 	}
 	for value, wrong := range map[string]any{
-		"scheduler.replicas": "2", "scheduler.extraArgs": []any{"v=4"}, "scheduler.resources": map[string]any{"limit": map[string]any{}}, "registry": "",
+		"scheduler.replicas": "2", "scheduler.extraArgs": []any{"v=4"}, "scheduler.resources": map[string]any{"limit": map[string]any{}}, "registry": "a/", "scheduler.image": `a"`,
 		"policies.preset": "open", "scheduler.goMemLimit": "3Gi", "imagePullSecrets": []any{map[string]any{}}, "manager.enabled": "false",
 	} {
 		_, _, err := made["superpool"].render(nested(value, wrong))

@@ -21,6 +21,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/superpool/superpool/manifests/parameters"
 )
 
 const (
@@ -30,16 +32,10 @@ const (
 	spdx types.MediaType = "application/spdx+json"
 )
 
-// program is one of ours that runs as a container.
-type program struct{ name, what string }
+// program is one of ours that runs as a container, and programs are all of them.
+type program = parameters.Parameter
 
-// programs are all that have images.
-var programs = []program{
-	{"syncer", "Connects one super cluster of a pool to its tenants"},
-	{"vc-manager", "Makes the control planes of tenants"},
-	{"vc-scheduler", "Places tenants' namespaces and their pods over a pool of super clusters"},
-	{"vn-agent", "Answers kubectl logs, exec and top of tenants in a super cluster"},
-}
+var programs = parameters.Images
 
 // packed is the image of a program: one index over all platforms, and a list of modules beside the image of each.
 type packed struct {
@@ -57,7 +53,7 @@ func (p *packed) reference() string { return p.repository.Name() + "@" + p.diges
 func (r *release) annotations(p program) map[string]string {
 	annotations := map[string]string{}
 	for key, value := range map[string]string{
-		"title": p.name, "description": p.what, "version": r.version, "revision": r.revision, "created": r.created.Format(time.RFC3339),
+		"title": p.Name, "description": p.What, "version": r.version, "revision": r.revision, "created": r.created.Format(time.RFC3339),
 		"source": "https://" + module, "licenses": "Apache-2.0",
 	} {
 		annotations["org.opencontainers.image."+key] = value
@@ -67,37 +63,37 @@ func (r *release) annotations(p program) map[string]string {
 
 // pack packs the binaries of a program that are in work into an image for all platforms.
 func (r *release) pack(p program, work string) (*packed, error) {
-	repository, err := name.NewRepository(r.registry + "/" + p.name)
+	repository, err := name.NewRepository(r.registry + "/" + p.Name)
 	if err != nil {
-		return nil, fmt.Errorf("naming the image of %s: %w", p.name, err)
+		return nil, fmt.Errorf("naming the image of %s: %w", p.Name, err)
 	}
 	result := &packed{program: p, repository: repository}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, platform := range imagePlatforms {
-		binary := filepath.Join(folderOf(work, platform), p.name)
+		binary := filepath.Join(folderOf(work, platform), p.Name)
 		image, err := r.image(p, platform, binary)
 		if err != nil {
-			return nil, fmt.Errorf("packing %s for %s: %w", p.name, platform.String(), err)
+			return nil, fmt.Errorf("packing %s for %s: %w", p.Name, platform.String(), err)
 		}
 		descriptor, err := partial.Descriptor(image)
 		if err != nil {
-			return nil, fmt.Errorf("describing the image of %s: %w", p.name, err)
+			return nil, fmt.Errorf("describing the image of %s: %w", p.Name, err)
 		}
 		descriptor.Platform, descriptor.Annotations = &platform, nil
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: *descriptor})
-		modules, err := r.writeModules(p.name, platform, binary)
+		modules, err := r.writeModules(p.Name, platform, binary)
 		if err != nil {
 			return nil, err
 		}
 		beside, err := besideImage(*descriptor, modules, r.created)
 		if err != nil {
-			return nil, fmt.Errorf("packing the modules of %s: %w", p.name, err)
+			return nil, fmt.Errorf("packing the modules of %s: %w", p.Name, err)
 		}
 		result.modules = append(result.modules, beside)
 	}
 	result.index = mutate.Annotations(index, r.annotations(p)).(v1.ImageIndex)
 	if result.digest, err = result.index.Digest(); err != nil {
-		return nil, fmt.Errorf("reading the digest of %s: %w", p.name, err)
+		return nil, fmt.Errorf("reading the digest of %s: %w", p.Name, err)
 	}
 	return result, nil
 }
@@ -111,7 +107,7 @@ func (r *release) image(p program, platform v1.Platform, binary string) (v1.Imag
 	if err := isStatic(content); err != nil {
 		return nil, err
 	}
-	compressed, err := compressedLayer(p.name, content)
+	compressed, err := compressedLayer(p.Name, content)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +126,7 @@ func (r *release) image(p program, platform v1.Platform, binary string) (v1.Imag
 	}
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Created = platform.OS, platform.Architecture, v1.Time{Time: r.created}
-	file.Config = v1.Config{Entrypoint: []string{"/" + p.name}, User: user, WorkingDir: "/", Labels: r.annotations(p)}
+	file.Config = v1.Config{Entrypoint: []string{"/" + p.Name}, User: user, WorkingDir: "/", Labels: r.annotations(p)}
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return nil, fmt.Errorf("setting the configuration: %w", err)
 	}
@@ -193,13 +189,13 @@ func (r *release) writeLayout(images []*packed) error {
 		return fmt.Errorf("writing the layout: %w", err)
 	}
 	for _, image := range images {
-		names := map[string]string{"org.opencontainers.image.ref.name": image.name + ":" + r.version, "io.containerd.image.name": image.repository.Tag(r.version).Name()}
+		names := map[string]string{"org.opencontainers.image.ref.name": image.Name + ":" + r.version, "io.containerd.image.name": image.repository.Tag(r.version).Name()}
 		if err := folder.AppendIndex(image.index, layout.WithAnnotations(names)); err != nil {
-			return fmt.Errorf("writing the image of %s: %w", image.name, err)
+			return fmt.Errorf("writing the image of %s: %w", image.Name, err)
 		}
 		for _, modules := range image.modules {
 			if err := folder.AppendImage(modules); err != nil {
-				return fmt.Errorf("writing the modules of %s: %w", image.name, err)
+				return fmt.Errorf("writing the modules of %s: %w", image.Name, err)
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func (r *release) validate() error {
 	if r.registry == "" {
 		return errors.New("the registry is missing: give what is before the name of each image, as REGISTRY=registry.example.com/superpool")
 	}
-	_, err := name.NewRepository(r.registry + "/" + programs[0].name)
+	_, err := name.NewRepository(r.registry + "/" + programs[0].Name)
 	if err != nil || strings.Contains(r.registry, "//") || strings.HasSuffix(r.registry, "/") {
 		return fmt.Errorf("%q is no place of images: give a registry and a path without https://, as REGISTRY=registry.example.com/superpool", r.registry)
 	}
@@ -174,7 +174,7 @@ func (r *release) write(ctx context.Context, work string) ([]*packed, error) {
 	for _, platform := range imagePlatforms {
 		var packages, names []string
 		for _, program := range programs {
-			packages, names = append(packages, "./cmd/"+program.name), append(names, program.name)
+			packages, names = append(packages, "./cmd/"+program.Name), append(names, program.Name)
 		}
 		if err := r.build(ctx, platform, work, packages...); err != nil {
 			return nil, err
@@ -189,7 +189,7 @@ func (r *release) write(ctx context.Context, work string) ([]*packed, error) {
 		if err != nil {
 			return nil, err
 		}
-		images, linked = append(images, image), append(linked, image.name+"="+image.reference())
+		images, linked = append(images, image), append(linked, image.Name+"="+image.reference())
 	}
 	r.linked = strings.Join(linked, ",")
 	if err := r.writeLayout(images); err != nil {

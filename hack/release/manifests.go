@@ -14,6 +14,8 @@ import (
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/superpool/superpool/manifests/parameters"
 )
 
 // installed are the kustomizations that are applied as they are, and the files of the release that hold them. What is
@@ -33,9 +35,6 @@ var installed = map[string]string{
 }
 
 var (
-	// ourImage is how manifests and scripts name an image of ours: with a tag where it is to run, without one where a
-	// kustomization is to find it.
-	ourImage = regexp.MustCompile(`ghcr\.io/superpool/([a-z0-9-]+)(:[A-Za-z0-9_.-]+)?`)
 	// imageLine is an image in what kustomize builds.
 	imageLine = regexp.MustCompile(`(?m)^ *(?:- )?image: (\S+)$`)
 	byDigest  = regexp.MustCompile(`^[^@:]+(:[0-9]+/[^@:]+)?@sha256:[0-9a-f]{64}$`)
@@ -68,26 +67,18 @@ func sources(ctx context.Context, r *release) ([]file, error) {
 	return files, nil
 }
 
-// pin puts the images of the release, by the name of their program, in the place of those that the manifests name.
-func pin(files []file, registry string, images map[string]string) ([]file, error) {
-	var unknown string
+// pin puts the images of the release, by the name of their program, in the place of those that the manifests name, and
+// its registry where a kustomization is to find one by its name, and its version.
+func pin(files []file, version, registry string, images map[string]string) ([]file, error) {
+	values := maps.Clone(images)
+	values[parameters.Registry.Name], values[parameters.Version.Name] = registry, version
 	pinned := slices.Clone(files)
 	for i, f := range pinned {
-		pinned[i].content = ourImage.ReplaceAllFunc(f.content, func(match []byte) []byte {
-			parts := ourImage.FindSubmatch(match)
-			program := string(parts[1])
-			image, found := images[program]
-			if !found {
-				unknown = f.path + " names image " + string(match) + ", which is of no program that is released"
-			}
-			if len(parts[2]) == 0 {
-				image = registry + "/" + program
-			}
-			return []byte(image)
-		})
-	}
-	if unknown != "" {
-		return nil, fmt.Errorf("%s", unknown)
+		text, err := parameters.Put(string(f.content), values)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.path, err)
+		}
+		pinned[i].content = []byte(text)
 	}
 	return pinned, nil
 }
@@ -122,14 +113,14 @@ func kustomize(files []file, kustomization string) ([]byte, error) {
 func (r *release) writeManifests(ctx context.Context, images []*packed) error {
 	references, list := map[string]string{}, ""
 	for _, image := range images {
-		references[image.name] = image.reference()
+		references[image.Name] = image.reference()
 		list += image.reference() + "\n"
 	}
 	files, err := sources(ctx, r)
 	if err != nil {
 		return err
 	}
-	if files, err = pin(files, r.registry, references); err != nil {
+	if files, err = pin(files, r.version, r.registry, references); err != nil {
 		return err
 	}
 	for _, kustomization := range slices.Sorted(maps.Keys(installed)) {

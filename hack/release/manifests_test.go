@@ -17,13 +17,19 @@ const place = "registry.example.com/superpool"
 // pinnedSources returns the manifests and scripts of this checkout as a release has them, with a digest of each image.
 func pinnedSources(t *testing.T) ([]file, map[string]string) {
 	t.Helper()
+	return pinnedTo(t, "0123")
+}
+
+// pinnedTo is pinnedSources with digests of one digit each.
+func pinnedTo(t *testing.T, digits string) ([]file, map[string]string) {
+	t.Helper()
 	files, err := sources(t.Context(), &release{root: "../.."})
 	require.NoError(t, err)
 	images := map[string]string{}
 	for i, program := range programs {
-		images[program.name] = place + "/" + program.name + "@sha256:" + strings.Repeat(string("0123"[i]), 64)
+		images[program.Name] = place + "/" + program.Name + "@sha256:" + strings.Repeat(string(digits[i]), 64)
 	}
-	pinned, err := pin(files, place, images)
+	pinned, err := pin(files, "v0.1.0", place, images)
 	require.NoError(t, err)
 	return pinned, images
 }
@@ -75,11 +81,11 @@ func TestManifests(t *testing.T) {
 func TestPin(t *testing.T) {
 	t.Parallel()
 	images := map[string]string{"syncer": place + "/syncer@sha256:1"}
-	pinned, err := pin([]file{{path: "a", content: []byte("image: ghcr.io/superpool/syncer:latest\n- {name: ghcr.io/superpool/syncer, newName: x}")}}, place, images)
+	pinned, err := pin([]file{{path: "a", content: []byte("image: ghcr.io/superpool/syncer:latest\n- {name: ghcr.io/superpool/syncer, newName: x}")}}, "v0.1.0", place, images)
 	require.NoError(t, err)
 	require.Equal(t, "image: "+place+"/syncer@sha256:1\n- {name: "+place+"/syncer, newName: x}", string(pinned[0].content))
-	_, err = pin([]file{{path: "a", content: []byte("image: ghcr.io/superpool/other:latest")}}, place, images)
-	require.ErrorContains(t, err, "a names image ghcr.io/superpool/other:latest, which is of no program that is released")
+	_, err = pin([]file{{path: "a", content: []byte("image: ghcr.io/superpool/other:latest")}}, "v0.1.0", place, images)
+	require.ErrorContains(t, err, "a: image ghcr.io/superpool/other:latest is of no program that there is")
 
 	pod := func(image string) []file {
 		return []file{

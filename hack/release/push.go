@@ -19,9 +19,9 @@ func (r *release) reach() error {
 		return nil
 	}
 	for _, program := range programs {
-		repository, err := name.NewRepository(r.registry + "/" + program.name)
+		repository, err := name.NewRepository(r.registry + "/" + program.Name)
 		if err != nil {
-			return fmt.Errorf("naming the image of %s: %w", program.name, err)
+			return fmt.Errorf("naming the image of %s: %w", program.Name, err)
 		}
 		if err := remote.CheckPushPermission(repository.Tag(r.version), authn.DefaultKeychain, http.DefaultTransport); err != nil {
 			return fmt.Errorf("registry %s takes no image %s: %w", repository.RegistryStr(), repository.RepositoryStr(), err)

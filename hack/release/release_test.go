@@ -74,14 +74,14 @@ func repository(t *testing.T) string {
 	write("go.mod", "module "+module+"\n\ngo 1.26.0\n\nrequire "+regexp.MustCompile(`golang\.org/x/sync \S+`).FindString(string(modules))+"\n", 0o644)
 	write("go.sum", string(sums), 0o644)
 	write(".gitignore", "/_output/\n", 0o644)
-	for _, program := range append([]program{{name: cli}}, programs...) {
+	for _, program := range append([]program{{Name: cli}}, programs...) {
 		text := "package main\n\nimport (\n\t\"os\"\n\n\t\"" + module + "/internal/version\"\n"
 		// The one for all platforms has no module, so that there is less to compile, and says what is linked in.
 		text, use := text+"\t\""+module+"/manifests\"\n", "\tif len(os.Args) == 1 {\n\t\t_, _ = os.Stdout.WriteString(manifests.Images())\n\t\treturn\n\t}\n"
-		if program.name != cli {
+		if program.Name != cli {
 			text, use = strings.TrimSuffix(text, "\t\""+module+"/manifests\"\n")+"\t\"golang.org/x/sync/errgroup\"\n", "\t_ = new(errgroup.Group).Wait()\n"
 		}
-		write("cmd/"+program.name+"/main.go", text+")\n\nfunc main() {\n"+use+"\t_, _ = os.Stdout.WriteString(\""+program.name+" version \" + version.String() + \"\\n\")\n}\n", 0o644)
+		write("cmd/"+program.Name+"/main.go", text+")\n\nfunc main() {\n"+use+"\t_, _ = os.Stdout.WriteString(\""+program.Name+" version \" + version.String() + \"\\n\")\n}\n", 0o644)
 	}
 	command(t.Context(), t, folder, "git", "init", "-q")
 	command(t.Context(), t, folder, "git", "add", "-A")
@@ -154,7 +154,7 @@ func TestRelease(t *testing.T) {
 
 	var linked []string
 	for i, reference := range strings.Fields(string(references)) {
-		linked = append(linked, programs[i].name+"="+reference)
+		linked = append(linked, programs[i].Name+"="+reference)
 	}
 	require.Equal(t, strings.Join(linked, ","), runCLI(t, out), "kubectl-vc applies the images of the release")
 
@@ -258,7 +258,7 @@ func checkImage(t *testing.T, p program, index v1.ImageIndex) {
 	manifest, err := index.IndexManifest()
 	require.NoError(t, err)
 	want := map[string]string{
-		prefix + "title": p.name, prefix + "description": p.what, prefix + "version": "v0.1.0", prefix + "licenses": "Apache-2.0",
+		prefix + "title": p.Name, prefix + "description": p.What, prefix + "version": "v0.1.0", prefix + "licenses": "Apache-2.0",
 		prefix + "source": "https://github.com/superpool/superpool",
 	}
 	require.Subset(t, manifest.Annotations, want)
@@ -273,7 +273,7 @@ func checkImage(t *testing.T, p program, index v1.ImageIndex) {
 		require.NoError(t, err)
 		require.Equal(t, descriptor.Platform.Architecture, file.Architecture)
 		require.Equal(t, "65532:65532", file.Config.User)
-		require.Equal(t, []string{"/" + p.name}, file.Config.Entrypoint)
+		require.Equal(t, []string{"/" + p.Name}, file.Config.Entrypoint)
 		require.Equal(t, manifest.Annotations, file.Config.Labels)
 		require.Equal(t, manifest.Annotations[prefix+"created"], file.Created.Format("2006-01-02T15:04:05Z"))
 		one, err := image.Manifest()
@@ -283,7 +283,7 @@ func checkImage(t *testing.T, p program, index v1.ImageIndex) {
 		reader := tar.NewReader(content)
 		header, err := reader.Next()
 		require.NoError(t, err)
-		require.Equal(t, "-rwxr-xr-x "+p.name, header.FileInfo().Mode().String()+" "+header.Name)
+		require.Equal(t, "-rwxr-xr-x "+p.Name, header.FileInfo().Mode().String()+" "+header.Name)
 		binary, err := io.ReadAll(reader)
 		require.NoError(t, err)
 		require.NoError(t, isStatic(binary))
@@ -313,7 +313,7 @@ func checkModules(t *testing.T, out string, p program, digest name.Digest, index
 		require.NoError(t, err)
 		text, err := io.ReadAll(reader)
 		require.NoError(t, errors.Join(err, reader.Close()))
-		saved, err := os.ReadFile(filepath.Join(out, "sbom", p.name+"_linux_"+descriptor.Platform.Architecture+".spdx.json"))
+		saved, err := os.ReadFile(filepath.Join(out, "sbom", p.Name+"_linux_"+descriptor.Platform.Architecture+".spdx.json"))
 		require.NoError(t, err)
 		require.Equal(t, string(saved), string(text))
 		var d document
@@ -324,7 +324,7 @@ func checkModules(t *testing.T, out string, p program, digest name.Digest, index
 			require.True(t, p.Name == "stdlib" || len(p.Checksums) == 1, "%s has no sum", p.Name)
 			require.NotEmpty(t, p.VersionInfo, p.Name)
 		}
-		require.Equal(t, []string{p.name + "_linux_" + descriptor.Platform.Architecture, "stdlib", "golang.org/x/sync"}, modules)
+		require.Equal(t, []string{p.Name + "_linux_" + descriptor.Platform.Architecture, "stdlib", "golang.org/x/sync"}, modules)
 		require.Len(t, d.Relationships, len(modules))
 	}
 }
@@ -443,7 +443,7 @@ func TestPrograms(t *testing.T) {
 	require.NoError(t, err)
 	want := []string{cli}
 	for _, program := range programs {
-		want = append(want, program.name)
+		want = append(want, program.Name)
 	}
 	var got []string
 	for _, entry := range entries {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,8 +30,12 @@ import (
 // leastOfMeta is the oldest minor version of Kubernetes 1 of a meta cluster: it serves ValidatingAdmissionPolicies.
 const leastOfMeta = 30
 
-// setUp and rejoin are commands that mend what a check has found.
+// setUp and rejoin are commands that mend what a check has found. setUp is of a meta cluster that is of no Helm release.
 const setUp, rejoin = "kubectl vc init", "kubectl vc join"
+
+// helmManager is the value of label app.kubernetes.io/managed-by, and helmRelease and helmNamespace are annotations, of
+// what is of a release of Helm. Written by Helm; read by kubectl vc check.
+const helmManager, helmRelease, helmNamespace = "Helm", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 // finding is what one check has found.
 type finding struct {
@@ -49,6 +54,8 @@ type findings struct {
 	cluster *cluster
 	where   string
 	list    []finding
+	// setUp is the command that sets up the meta cluster, or upgrades it.
+	setUp string
 }
 
 // good and bad add what a check has found.
@@ -130,7 +137,11 @@ func report(p *page.Page, found []finding) {
 
 // checkMeta looks at the meta cluster. namespace is where Clusters are to be.
 func checkMeta(ctx context.Context, meta *cluster, namespace string) ([]finding, error) {
-	f := &findings{cluster: meta, where: "meta"}
+	by, err := setUpOf(ctx, meta)
+	if err != nil {
+		return nil, err
+	}
+	f := &findings{cluster: meta, where: "meta", setUp: by}
 	if err := f.version(leastOfMeta); err != nil {
 		return nil, err
 	}
@@ -151,6 +162,19 @@ func checkMeta(ctx context.Context, meta *cluster, namespace string) ([]finding,
 		}
 	}
 	return f.list, nil
+}
+
+// setUpOf returns the command by which a meta cluster was set up, and is upgraded.
+func setUpOf(ctx context.Context, meta *cluster) (string, error) {
+	found, err := workload(ctx, meta, types.NamespacedName{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "vc-scheduler"})
+	if err != nil || found == nil || found.Labels["app.kubernetes.io/managed-by"] != helmManager {
+		return setUp, err
+	}
+	release, namespace := found.Annotations[helmRelease], found.Annotations[helmNamespace]
+	if len(validation.IsDNS1123Subdomain(release))+len(validation.IsDNS1123Label(namespace)) > 0 { // it is to be copied
+		release, namespace = "RELEASE", "NAMESPACE"
+	}
+	return "helm upgrade " + release + " superpool-VERSION.tgz --namespace " + namespace + " --reset-then-reuse-values", nil
 }
 
 // object returns an object of which nothing is known but its name.
@@ -262,9 +286,9 @@ func (f *findings) definitions(ctx context.Context, objects []*unstructured.Unst
 	}
 	switch {
 	case len(missing) > 0:
-		f.bad(check, setUp, "missing: %s", named(missing))
+		f.bad(check, f.setUp, "missing: %s", named(missing))
 	case len(others) > 0:
-		f.bad(check, setUp, "of another version: %s", named(others))
+		f.bad(check, f.setUp, "of another version: %s", named(others))
 	default:
 		f.good(check, "of this version")
 	}
@@ -281,7 +305,7 @@ func (f *findings) namespace(ctx context.Context, _ []*unstructured.Unstructured
 	}
 	switch {
 	case found == nil:
-		f.bad(check, setUp, "there is none")
+		f.bad(check, f.setUp, "there is none")
 	case found.GetLabels()[enforce] != "restricted":
 		f.bad(check, "kubectl label namespace "+tenancyv1alpha1.ManagerNamespace+" "+enforce+"=restricted --overwrite", "it does not enforce Pod Security level restricted")
 	default:
@@ -299,7 +323,11 @@ func (f *findings) policies(ctx context.Context, _ []*unstructured.Unstructured)
 		return err
 	}
 	if found == nil {
-		f.bad(check, setUp, "there is none: what is shipped holds")
+		mend := f.setUp
+		if mend != setUp {
+			mend += " --set policies.enabled=true"
+		}
+		f.bad(check, mend, "there is none: what is shipped holds")
 		return nil
 	}
 	preset := found.GetAnnotations()[tenancyv1alpha1.AnnotationPolicies]
@@ -316,7 +344,7 @@ func (f *findings) deployments(ctx context.Context, objects []*unstructured.Unst
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		if err := f.program(ctx, f.cluster, object.GetName(), object.GetName(), setUp); err != nil {
+		if err := f.program(ctx, f.cluster, object.GetName(), object.GetName(), f.setUp); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,11 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,18 +14,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/internal/version"
 	"github.com/superpool/superpool/manifests"
+	"github.com/superpool/superpool/manifests/parameters"
 )
 
-// closed is what tenants get whose VirtualCluster names no policy, where nothing else is asked for, and presets are all
-// of that kind. They are names of TenantPolicies, but for closed, which is default.yaml.
-const closed = "closed"
-
-var presets = []string{closed, "standard", "trusted"}
+// labelVersion on Deployment vc-scheduler is the version that applied it, of a release.
+// Written by kubectl vc init, manifests and charts of a release; read by kubectl vc init.
+const labelVersion = "app.kubernetes.io/version"
 
 // crdKind is the kind of definitions.
 const crdKind = "CustomResourceDefinition"
@@ -36,6 +40,8 @@ type initializing struct {
 	// policies is a preset, "" for the one that there is.
 	policies, output string
 	force            bool
+	// back lets it set a meta cluster of a newer version back.
+	back bool
 }
 
 // init returns the command that sets up the meta cluster.
@@ -52,7 +58,8 @@ Definitions are established before policies are applied, and it waits until the 
 What VirtualClusters get that name no policy says --policies: "closed" is the least, and "standard" and "trusted" have the content of
 the TenantPolicies of these names. Without the flag that stays what it is.
 
-What others have set of what is applied is not taken over, but told. With -o yaml it prints everything, in order, and asks no
+It refuses to set a meta cluster back that a newer version has set up, unless --force says so. What others have set of what is
+applied is not taken over, but told. With -o yaml it prints everything, in order, and asks no
 cluster: for a repository from which something else applies it. Without --policies that is "closed".`,
 		Example: `  kubectl vc init
   kubectl vc init --policies=standard --image-registry=mirror.example.com/superpool
@@ -71,7 +78,8 @@ cluster: for a repository from which something else applies it. Without --polici
 	flags.StringVar(&i.policies, "policies", "", "what tenants may whose VirtualCluster names no policy: closed, standard or trusted; default: as it is, and closed at first and with -o")
 	flags.StringVarP(&i.output, "output", "o", "", `"yaml": print what would be applied, and ask no cluster`)
 	flags.BoolVar(&i.force, "force-conflicts", false, "take over what others have set of what is applied")
-	for name, values := range map[string][]string{"policies": presets, "output": {"yaml"}} {
+	flags.BoolVar(&i.back, "force", false, "set the meta cluster back, where a newer version has set it up")
+	for name, values := range map[string][]string{"policies": parameters.Presets, "output": {"yaml"}} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	}
 	return command
@@ -82,8 +90,8 @@ func (i *initializing) check() error {
 	switch {
 	case i.output != "" && i.output != "yaml":
 		return errors.New("-o: give yaml, or leave it out")
-	case i.policies != "" && !slices.Contains(presets, i.policies):
-		return fmt.Errorf("--policies: give one of %s", strings.Join(presets, ", "))
+	case i.policies != "" && !slices.Contains(parameters.Presets, i.policies):
+		return fmt.Errorf("--policies: give one of %s", strings.Join(parameters.Presets, ", "))
 	}
 	return i.values.Validate() //nolint:wrapcheck // it says what is wrong
 }
@@ -120,18 +128,13 @@ func (i *initializing) tenantPolicies() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it did
 	}
-	preset := i.policies
-	if preset == "" {
-		preset = closed
-	}
+	preset := cmp.Or(i.policies, parameters.Presets[0])
 	named := func(name string) *unstructured.Unstructured {
 		return policies[slices.IndexFunc(policies, func(object *unstructured.Unstructured) bool { return object.GetName() == name })]
 	}
 	standard := named(tenancyv1alpha1.DefaultPolicyName)
 	standard.SetAnnotations(map[string]string{tenancyv1alpha1.AnnotationPolicies: preset})
-	if preset != closed {
-		standard.Object["spec"] = named(preset).DeepCopy().Object["spec"]
-	}
+	standard.Object["spec"] = named(parameters.PolicyOf(preset)).DeepCopy().Object["spec"]
 	return policies, nil
 }
 
@@ -140,17 +143,11 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 	if err := i.check(); err != nil {
 		return err
 	}
+	if isRelease(version.String()) {
+		i.values.Version = version.String()
+	}
 	if i.output != "" {
-		stages, err := i.stages()
-		if err != nil {
-			return err
-		}
-		for _, object := range slices.Concat(stages...) {
-			if err := c.printObject(object); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.printStages(i)
 	}
 	meta, _, err := c.meta(ctx)
 	if err != nil {
@@ -162,7 +159,7 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 		return fmt.Errorf("asking the meta cluster for Clusters of Cluster API: %w", err)
 	}
 	w := &writer{verbs: c, cluster: meta, dry: i.dry, force: i.force, mend: "kubectl vc init"}
-	if err := i.keepPreset(ctx, w); err != nil {
+	if err := errors.Join(i.mayUpgrade(ctx, meta), i.keepPreset(ctx, w)); err != nil {
 		return err
 	}
 	stages, err := i.stages()
@@ -182,6 +179,43 @@ func (c *verbs) runInit(ctx context.Context, i *initializing) error {
 	return c.awaitAvailable(ctx, meta, i, slices.Concat(stages...))
 }
 
+// printStages prints what would be applied.
+func (c *verbs) printStages(i *initializing) error {
+	stages, err := i.stages()
+	if err != nil {
+		return err
+	}
+	for _, object := range slices.Concat(stages...) {
+		if err := c.printObject(object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// described is in a version that git has made of a tag before: as a semantic one it is older than that of the tag.
+var described = regexp.MustCompile(`-[0-9]+-g[0-9a-f]+|-dirty$`)
+
+// isRelease returns whether a text is the version of a release, which says what is newer; that of a commit does not.
+func isRelease(text string) bool {
+	parsed, err := utilversion.ParseSemantic(text)
+	return err == nil && !described.MatchString(text) && parsed.BuildMetadata() == "" && parsed.AtLeast(utilversion.MustParseSemantic("v0.0.1-0"))
+}
+
+// mayUpgrade returns an error where a newer version has set up the meta cluster, unless it is to be set back.
+func (i *initializing) mayUpgrade(ctx context.Context, meta *cluster) error {
+	found, err := workload(ctx, meta, types.NamespacedName{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "vc-scheduler"})
+	if err != nil || found == nil {
+		return err
+	}
+	has := found.Labels[labelVersion]
+	if i.back || !isRelease(has) || i.values.Version == "" || !utilversion.MustParseSemantic(i.values.Version).LessThan(utilversion.MustParseSemantic(has)) {
+		return nil
+	}
+	return fmt.Errorf("the meta cluster is of version %s, and this kubectl vc of %s: use that of %s. Where it is to be set back, in the order of docs/operating.md: kubectl vc init --force",
+		has, i.values.Version, has)
+}
+
 // keepPreset chooses the preset that there is, unless one is asked for.
 func (i *initializing) keepPreset(ctx context.Context, w *writer) error {
 	if i.policies != "" {
@@ -194,7 +228,7 @@ func (i *initializing) keepPreset(ctx context.Context, w *writer) error {
 	if err != nil || found == nil {
 		return err
 	}
-	if preset := found.GetAnnotations()[tenancyv1alpha1.AnnotationPolicies]; slices.Contains(presets, preset) {
+	if preset := found.GetAnnotations()[tenancyv1alpha1.AnnotationPolicies]; slices.Contains(parameters.Presets, preset) {
 		i.policies = preset
 	}
 	return nil

@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
@@ -58,13 +60,13 @@ func TestArguments(t *testing.T) {
 	good := write("good", "https://192.0.2.1:6443")
 	for line, want := range map[string]string{
 		"join R1 --super-kubeconfig x":                           `ID "R1" is not a DNS label`,
-		"join " + strings.Repeat("a", 53):                        "has 53 characters, 52 are the most",
+		"join " + strings.Repeat("a", 53):                        "is not a DNS label of at most 52 characters",
 		"join r1":                                                "--super-kubeconfig is missing",
 		"join r1 --super-kubeconfig /nowhere/r1":                 "/nowhere/r1",
 		"join r1 --dry-run=perhaps":                              "give none, client or server",
 		"join r1 -o json":                                        "-o: give yaml",
 		"join r1 -o yaml --out .":                                "-o: give yaml, without --out",
-		"join r1 --image a,b":                                    "is no reference of an image",
+		"join r1 --image a,b":                                    "is not the reference of an image",
 		"join r1 --super-context y --super-kubeconfig " + good:   `cannot locate context y`,
 		"join r1 --super-kubeconfig " + write("none", "ftp://x"): "",
 		"join r1 --super-kubeconfig " + write("password", "https://me:secret@192.0.2.1:6443"): "has a user name in it",
@@ -304,4 +306,107 @@ func TestPlacedIn(t *testing.T) {
 	names, err := placedIn(t.Context(), meta, "r1")
 	require.NoError(t, err)
 	require.Equal(t, []string{"key/placed", "key/reserved"}, names)
+}
+
+// TestLeaveCountsAgain: what was placed after the drain that let a super cluster leave keeps its syncer.
+func TestLeaveCountsAgain(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, schedulerv1alpha1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	syncer := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "vc-manager", Name: "vc-syncer-r1", Labels: map[string]string{schedulerv1alpha1.LabelJoined: "r1"},
+	}}
+	placed := &schedulerv1alpha1.NamespacePlacement{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "key", Name: "placed"},
+		Status:     schedulerv1alpha1.NamespacePlacementStatus{Placements: []schedulerv1alpha1.ClusterPlacement{{Cluster: "r1", Slices: 1}}},
+	}
+	meta := &cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(syncer, placed).Build()}
+	c := &verbs{cli.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}})}
+	l := &leaving{id: "r1", common: common{dry: cli.DryRunNone}}
+	require.ErrorContains(t, c.leaveMeta(t.Context(), meta, l, nil), "its syncer stays, which removes that: super cluster r1 has key/placed")
+	require.NoError(t, meta.Get(t.Context(), client.ObjectKeyFromObject(syncer), syncer))
+}
+
+// deployed returns a meta cluster with vc-scheduler of some labels and annotations; none is there for nil labels.
+func deployed(t *testing.T, labels, annotations map[string]string) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, appsv1.AddToScheme(scheme))
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	if labels != nil {
+		builder = builder.WithObjects(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "vc-manager", Name: "vc-scheduler", Labels: labels, Annotations: annotations}})
+	}
+	return &cluster{Client: builder.Build()}
+}
+
+// TestMayUpgrade: a meta cluster of a newer version is not set back but by --force, and what is of no release is not
+// compared.
+func TestMayUpgrade(t *testing.T) {
+	t.Parallel()
+	const refused = "the meta cluster is of version v0.2.0, and this kubectl vc of %s: use that of v0.2.0"
+	for name, test := range map[string]struct {
+		labels map[string]string
+		ours   string
+		back   bool
+		want   string
+	}{
+		"nothing there":          {ours: "v0.1.0"},
+		"older":                  {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.10.0"},
+		"the same":               {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.2.0"},
+		"newer":                  {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.1.0", want: fmt.Sprintf(refused, "v0.1.0")},
+		"newer than a candidate": {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.2.0-rc.1", want: fmt.Sprintf(refused, "v0.2.0-rc.1")},
+		"newer, and to go back":  {labels: map[string]string{labelVersion: "v0.2.0"}, ours: "v0.1.0", back: true},
+		"of a clone":             {labels: map[string]string{labelVersion: "v0.0.0-unreleased"}, ours: "v0.1.0"},
+		"of before":              {labels: map[string]string{}, ours: "v0.1.0"},
+		"of somebody":            {labels: map[string]string{labelVersion: "yes"}, ours: "v0.1.0"},
+		"by a clone":             {labels: map[string]string{labelVersion: "v0.2.0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := &initializing{values: manifests.Values{Version: test.ours}, back: test.back}
+			if err := i.mayUpgrade(t.Context(), deployed(t, test.labels, nil)); test.want != "" {
+				require.ErrorContains(t, err, test.want)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+	for text, is := range map[string]bool{"v0.1.0": true, "v0.1.0-rc.1": true, "v0.0.1": true, "v0.0.0": false, "v0.0.0+abc": false, "v0.1.0-3-gabc": false, "v0.1.0-dirty": false, "v0.0.0-unreleased": false, "": false} {
+		require.Equal(t, is, isRelease(text), text)
+	}
+	objects, err := manifests.Values{Version: "v0.1.0"}.Build("base")
+	require.NoError(t, err)
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			require.Equal(t, "v0.1.0", object.GetLabels()[labelVersion])
+		}
+	}
+}
+
+// TestSetUpOf: what a release of Helm has made is mended by Helm.
+func TestSetUpOf(t *testing.T) {
+	t.Parallel()
+	helm := map[string]string{"app.kubernetes.io/managed-by": "Helm"}
+	named := func(release, namespace string) map[string]string {
+		return map[string]string{helmRelease: release, helmNamespace: namespace}
+	}
+	for name, test := range map[string]struct {
+		labels, annotations map[string]string
+		want                string
+	}{
+		"nothing there": {want: "kubectl vc init"},
+		"by init":       {labels: map[string]string{}, want: "kubectl vc init"},
+		"by Helm":       {labels: helm, annotations: named("superpool", "pools"), want: "helm upgrade superpool superpool-VERSION.tgz --namespace pools --reset-then-reuse-values"},
+		"no command":    {labels: helm, annotations: named("a; reboot", "pools"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
+	} {
+		by, err := setUpOf(t.Context(), deployed(t, test.labels, test.annotations))
+		require.NoError(t, err)
+		require.Equal(t, test.want, by, name)
+	}
+	meta := deployed(t, helm, named("superpool", "pools"))
+	f := &findings{cluster: meta, setUp: "helm upgrade superpool"}
+	require.NoError(t, f.policies(t.Context(), nil))
+	require.Equal(t, "helm upgrade superpool --set policies.enabled=true", f.list[0].Mend)
 }

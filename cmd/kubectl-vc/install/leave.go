@@ -163,14 +163,16 @@ func (l *leaving) mayLeave(ctx context.Context, super, meta *cluster) (*unstruct
 	if err := l.refusal(&s); err != nil {
 		return nil, err
 	}
+	return s.cluster, l.empty(ctx, meta)
+}
+
+// empty returns an error where namespaces of tenants have anything in the super cluster, by what the meta cluster says.
+func (l *leaving) empty(ctx context.Context, meta *cluster) error {
 	placed, err := placedIn(ctx, meta, l.id)
-	if err != nil {
-		return nil, err
+	if err == nil && len(placed) > 0 {
+		err = fmt.Errorf("super cluster %s has %s: kubectl vc drain %s", l.id, named(placed), l.id)
 	}
-	if len(placed) > 0 {
-		return nil, fmt.Errorf("super cluster %s has %s: kubectl vc drain %s", l.id, named(placed), l.id)
-	}
-	return s.cluster, nil
+	return err
 }
 
 // registered returns the Cluster of a super cluster, nil for none.
@@ -334,6 +336,9 @@ func (c *verbs) leaveMeta(ctx context.Context, meta *cluster, l *leaving, regist
 		if err != nil {
 			return err
 		}
+	}
+	if err := l.empty(ctx, meta); err != nil { // placed after somebody had ended the drain
+		return fmt.Errorf("its syncer stays, which removes that: %w", err)
 	}
 	objects, err := l.joined(ctx, meta, metaKinds())
 	if err != nil {

@@ -13,25 +13,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	"github.com/superpool/superpool/manifests/parameters"
 )
-
-// mostOfID is how long the id of a super cluster may be: "vc-syncer-" goes before it in the name of a Deployment.
-const mostOfID = 52
 
 // checkID says why a text is no id of a super cluster.
 func checkID(id string) error {
-	if len(validation.IsDNS1123Label(id)) > 0 {
-		return fmt.Errorf("ID %q is not a DNS label: at most %d of a-z, 0-9 and -, with a letter or digit at both ends", id, mostOfID)
-	}
-	if len(id) > mostOfID {
-		return fmt.Errorf("ID %s has %d characters, %d are the most: the syncer's pods are named after it", id, len(id), mostOfID)
+	if err := parameters.ID.Check(id); err != nil {
+		return fmt.Errorf("ID %w", err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	cliresource "k8s.io/cli-runtime/pkg/resource"
@@ -22,6 +23,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/manifests/parameters"
 )
 
 // outputs are the values of -o of create that print the VirtualCluster; any other is a file for its kubeconfig, but for
@@ -49,7 +51,7 @@ func (o *creation) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.file, "filename", "f", "", `file or URL with a VirtualCluster; "-" is the standard input`)
 	flags.StringVarP(&o.output, "output", "o", "", "file for the tenant's kubeconfig; or json, yaml or name, to print the VirtualCluster")
 	flags.StringVar(&o.version, "cluster-version", "", "name of the ClusterVersion of a control plane that vc-manager makes; by default the only one that there is")
-	flags.StringVar(&o.policy, "policy", "", "name of the TenantPolicy; default: default")
+	flags.StringVar(&o.policy, "policy", "", "name of the TenantPolicy: standard or trusted, which kubectl vc init applies, or one of yours; default: default, which is closed, or what --policies of init says")
 	flags.StringVar(&o.secret, "kubeconfig-secret", "", "name of a Secret with the kubeconfig of a control plane that there is, with /KEY behind it where that is not value")
 	flags.StringSliceVar(&o.serviceCIDRs, "service-cidr", nil, "range of the tenant's Services, one for each family, which no other tenant has")
 	flags.StringVar(&o.exposure, "expose", "", "how its API servers are reached from outside of the meta cluster: LoadBalancer, NodePort or ClusterIP")
@@ -66,6 +68,7 @@ func (c *verbs) create() *cobra.Command {
 		Long: `create makes a VirtualCluster: of a control plane that vc-manager makes of a ClusterVersion, or of one that there is. It waits until the
 pool serves it, and writes its administrator's kubeconfig to the file of -o.`,
 		Example: `  kubectl vc create acme --service-cidr 10.97.0.0/16 --expose LoadBalancer -o acme.kubeconfig
+  kubectl vc create acme --policy standard -o acme.kubeconfig
   kubectl vc create acme --kubeconfig-secret acme-kubeconfig
   kubectl vc create -f manifests/samples/virtualcluster.yaml -o vc-1.kubeconfig
   kubectl vc create acme --cluster-version v1.37 --dry-run=client -o yaml`,
@@ -238,6 +241,11 @@ func read(file, namespace string) (*tenancyv1alpha1.VirtualCluster, error) {
 // tenant returns the VirtualCluster that flags describe.
 func (o *creation) tenant(ctx context.Context, cluster client.Client, namespace, name string) (*tenancyv1alpha1.VirtualCluster, error) {
 	vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if o.dry != cli.DryRunClient {
+		if err := known(ctx, cluster, o.policy); err != nil {
+			return nil, err
+		}
+	}
 	vc.Spec.PolicyName, vc.Spec.ServiceCIDRs = o.policy, o.serviceCIDRs
 	if o.exposure != "" || len(o.hosts) > 0 || o.port != 0 {
 		vc.Spec.Exposure = &tenancyv1alpha1.Exposure{Type: corev1.ServiceType(o.exposure), Hosts: o.hosts, Port: o.port}
@@ -262,4 +270,37 @@ func (o *creation) tenant(ctx context.Context, cluster client.Client, namespace,
 	}
 	vc.Spec.ClusterVersionName = o.version
 	return vc, nil
+}
+
+// known returns an error that says which TenantPolicies there are, and how those come that are shipped, unless there is
+// one of that name. "" is default, which holds as it is shipped where it is not there.
+func known(ctx context.Context, cluster client.Client, name string) error {
+	if name == "" || name == tenancyv1alpha1.DefaultPolicyName {
+		return nil
+	}
+	err := cluster.Get(ctx, client.ObjectKey{Name: name}, &tenancyv1alpha1.TenantPolicy{})
+	switch {
+	case apierrors.IsForbidden(err): // who makes tenants need not read policies
+		return nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("getting the TenantPolicy: %w", err)
+	case err == nil:
+		return nil
+	case name == parameters.Presets[0]:
+		return fmt.Errorf("there is no TenantPolicy %[1]s: %[1]s is what default says unless kubectl vc init --policies made it another one, so leave --policy out", name)
+	}
+	var list tenancyv1alpha1.TenantPolicyList
+	if err := cluster.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing TenantPolicies: %w", err)
+	}
+	there := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		there = append(there, list.Items[i].Name)
+	}
+	slices.Sort(there)
+	says := fmt.Sprintf("there is no TenantPolicy %s, but %s", name, cmp.Or(strings.Join(there, ", "), "none at all"))
+	if missing := slices.DeleteFunc(slices.Clone(parameters.Presets[1:]), func(preset string) bool { return slices.Contains(there, preset) }); len(missing) > 0 {
+		says += fmt.Sprintf("; kubectl vc init applies %s (a chart of Helm with policies.enabled=true)", strings.Join(missing, " and "))
+	}
+	return errors.New(says)
 }

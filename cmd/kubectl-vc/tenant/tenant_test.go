@@ -12,8 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
@@ -176,6 +178,54 @@ func TestRead(t *testing.T) {
 			require.Equal(t, "tenants/acme v1.37", vc.Namespace+"/"+vc.Name+" "+vc.Spec.ClusterVersionName)
 		})
 	}
+}
+
+// TestKnownPolicy: a TenantPolicy that is not there is told of, with those that are, and with how those come that are
+// shipped.
+func TestKnownPolicy(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	require.NoError(t, tenancyv1alpha1.AddToScheme(scheme))
+	for name, test := range map[string]struct {
+		there []string
+		name  string
+		want  string
+	}{
+		"none is named":     {},
+		"default as it is":  {name: "default"},
+		"it is there":       {there: []string{"gold", "standard"}, name: "gold"},
+		"closed":            {there: []string{"default"}, name: "closed", want: "there is no TenantPolicy closed: closed is what default says unless kubectl vc init --policies made it another one, so leave --policy out"},
+		"a closed of yours": {there: []string{"closed"}, name: "closed"},
+		"a preset that is not applied": {
+			there: []string{"default"}, name: "trusted",
+			want: "there is no TenantPolicy trusted, but default; kubectl vc init applies standard and trusted (a chart of Helm with policies.enabled=true)",
+		},
+		"none at all": {name: "gold", want: "there is no TenantPolicy gold, but none at all; kubectl vc init applies standard and trusted (a chart of Helm with policies.enabled=true)"},
+		"a typo":      {there: []string{"trusted", "standard", "default"}, name: "standart", want: "there is no TenantPolicy standart, but default, standard, trusted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			builder := fake.NewClientBuilder().WithScheme(scheme)
+			for _, there := range test.there {
+				builder = builder.WithObjects(&tenancyv1alpha1.TenantPolicy{ObjectMeta: metav1.ObjectMeta{Name: there}})
+			}
+			o, cluster := &creation{policy: test.name, secret: "s"}, builder.Build()
+			vc, err := o.tenant(t.Context(), cluster, "tenants", "acme")
+			if test.want != "" {
+				require.EqualError(t, err, test.want)
+				o.dry = cli.DryRunClient
+				vc, err = o.tenant(t.Context(), cluster, "tenants", "acme")
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.name, vc.Spec.PolicyName)
+		})
+	}
+	refused := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "tenantpolicies"}, "gold", errors.New("no"))
+		},
+	}).Build()
+	require.NoError(t, known(t.Context(), refused, "gold"), "who makes tenants need not read policies")
 }
 
 // TestFileOfCreate: the file of -o is made before anything else, for its owner alone, and is none that is there, nor a format.

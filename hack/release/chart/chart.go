@@ -38,8 +38,9 @@ type Chart struct {
 	Parameters  []Parameter
 	// Groups has what values.yaml says of values with others below them.
 	Groups map[string]string
-	// Inside are texts within strings of the objects, by the value that is put into their place.
-	Inside map[string]string
+	// Words are texts within strings of the objects, by the template that takes the place of each. The schemas of the
+	// values in it let no quotes in.
+	Words map[string]string
 	// Notes is the template of what Helm prints.
 	Notes string
 }
@@ -60,7 +61,7 @@ type Parameter struct {
 	Schema      Schema
 	// Default is nil for what the first of Fields has in the objects.
 	Default any
-	// Fields have it. Only a value that is When of a Part may have none.
+	// Fields have it. Only a value that is When of a Part, or in one of Words, may have none.
 	Fields []Field
 }
 
@@ -74,8 +75,6 @@ type Field struct {
 	Path string
 	// Expression is of Helm's templates, where the field is not the value itself.
 	Expression string
-	// Shared says that another value has the field, whose Expression names this one, too.
-	Shared bool
 	// Of has, by each string that the value may be, the object whose field of this name it is.
 	Of map[string]string
 }
@@ -92,7 +91,7 @@ func (c *Chart) Files() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing Chart.yaml: %w", err)
 	}
-	w := &writer{chart: c, objects: map[string]Object{}, when: map[string]string{}}
+	w := &writer{chart: c, objects: map[string]Object{}, when: map[string]string{}, found: map[string]bool{}}
 	parts := w.copyParts()
 	parameters, problems := slices.Clone(c.Parameters), []error(nil)
 	for i := range parameters {
@@ -108,6 +107,11 @@ func (c *Chart) Files() (map[string][]byte, error) {
 			return nil, fmt.Errorf("chart %s: writing %s: %w", c.Name, part.File, err)
 		}
 		files["templates/"+part.File+".yaml"] = text
+	}
+	for word := range c.Words {
+		if !w.found[word] {
+			return nil, fmt.Errorf("chart %s: nothing has %s", c.Name, word)
+		}
 	}
 	values := tree(parameters, c.Groups)
 	files["values.yaml"], err = values.yaml()

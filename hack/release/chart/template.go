@@ -20,6 +20,8 @@ type writer struct {
 	objects map[string]Object
 	// when is the value that says whether an object is there, by Name.
 	when map[string]string
+	// found are the Words that are there.
+	found map[string]bool
 	// marks are what is in the place of each mark. It is given the space before the line, and its key with what is before
 	// it, as "- name: ".
 	marks []func(space, key string) (string, error)
@@ -33,16 +35,13 @@ var marked = regexp.MustCompile(`(?m)^( *)((?:- )?(?:[^\s:]+: )?)` + mark + `(\d
 // place puts marks into the fields of a parameter, and sets its Default where it has none.
 func (w *writer) place(p *Parameter) error {
 	if len(p.Fields) == 0 && !slices.ContainsFunc(w.chart.Parts, func(part Part) bool { return part.When == p.Value }) &&
-		!slices.Contains(slices.Collect(maps.Values(w.chart.Inside)), p.Value) {
+		!strings.Contains(strings.Join(slices.Collect(maps.Values(w.chart.Words)), ""), ".Values."+p.Value+" ") {
 		return fmt.Errorf("nothing has value %s", p.Value)
 	}
 	for _, field := range p.Fields {
 		object := w.objects[field.Object]
 		if object == nil {
 			return fmt.Errorf("value %s is of %s, which is not there, or there twice", p.Value, field.Object)
-		}
-		if field.Shared {
-			continue
 		}
 		if field.Path == "" {
 			w.when[field.Object] = p.Value
@@ -173,7 +172,7 @@ func (w *writer) text(part Part) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// inside returns a value of an object with marks for strings that have a text of Chart.Inside.
+// inside returns a value of an object with marks for strings that have one of Chart.Words.
 func (w *writer) inside(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -186,8 +185,10 @@ func (w *writer) inside(value any) any {
 		}
 	case string:
 		text := value
-		for _, inner := range slices.Sorted(maps.Keys(w.chart.Inside)) {
-			text = strings.ReplaceAll(text, inner, "{{ .Values."+w.chart.Inside[inner]+" }}")
+		for _, word := range slices.Sorted(maps.Keys(w.chart.Words)) {
+			if strings.Contains(text, word) {
+				text, w.found[word] = strings.ReplaceAll(text, word, w.chart.Words[word]), true
+			}
 		}
 		if text == value {
 			return value
