@@ -100,8 +100,20 @@ func (c *CLI) ShowNone(o Output, value any, sentence string) error {
 	return c.Show(o, value, nil, nil)
 }
 
-// width returns how wide the terminal of the output is, 0 where it is none.
+// NoTerminal returns an error where the output is a terminal, which keeps what it shows. what is what would be there, and
+// instead what to do.
+func (c *CLI) NoTerminal(what, instead string) error {
+	if out, isFile := c.Out.(*os.File); isFile && term.IsTerminal(int(out.Fd())) {
+		return fmt.Errorf("%s is not for a terminal: %s", what, instead)
+	}
+	return nil
+}
+
+// width returns how wide the output is, 0 where nothing says it.
 func (c *CLI) width() int {
+	if c.Columns > 0 {
+		return c.Columns
+	}
 	if out, isFile := c.Out.(*os.File); isFile {
 		if width, _, err := term.GetSize(int(out.Fd())); err == nil {
 			return width
