@@ -121,6 +121,11 @@ func (c *verbs) runJoin(ctx context.Context, j *joining) error {
 	if err := j.check(); err != nil {
 		return err
 	}
+	if j.output != "" {
+		if err := c.NoTerminal("what has credentials", "write it to a file, or give --out FOLDER"); err != nil {
+			return err //nolint:wrapcheck // it says what is wrong
+		}
+	}
 	super, place, err := c.super(ctx, &j.kubeconfig)
 	if err != nil {
 		return err

@@ -278,6 +278,7 @@ func (c *verbs) run(ctx context.Context, of *change, args []string, w *wishes) e
 	}
 	if w.dry == cli.DryRunNone {
 		wished := vc.Spec.DeepCopy()
+		w.Until = of.past
 		if err := c.follow(ctx, cluster, vc, w.Waiting, func(vc *tenancyv1alpha1.VirtualCluster) cli.State { return of.of(vc, wished) },
 			cli.State{Refused: true, Says: "it was deleted meanwhile"}); err != nil {
 			return err
