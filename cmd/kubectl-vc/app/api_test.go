@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +35,8 @@ import (
 type metaAPI struct {
 	objects map[string][]client.Object // by path of their list
 	groups  map[schema.GroupVersion][]metav1.APIResource
+	// forwards serves port-forwards.
+	forwards http.Handler
 
 	mu sync.Mutex
 	// asked is what was asked for, and wrote what was to be written not by a dry run.
@@ -58,6 +61,7 @@ func newMetaAPI(t *testing.T) (*metaAPI, string) {
 		api.add(tenancy.WithKind("VirtualCluster"), "virtualclusters", true, &tenants[i])
 	}
 	api.add(tenancy.WithKind("ClusterVersion"), "clusterversions", false, &tenancyv1alpha1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "v1.37"}})
+	api.add(corev1.SchemeGroupVersion.WithKind("Pod"), "pods", true)
 	api.add(corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", true)
 	api.add(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false, builders.Namespace("kube-system"))
 	api.add(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}, "clusters", true)
@@ -71,7 +75,7 @@ func newMetaAPI(t *testing.T) (*metaAPI, string) {
 // add serves a kind, with objects of it.
 func (a *metaAPI) add(kind schema.GroupVersionKind, resource string, isNamespaced bool, objects ...client.Object) {
 	version := kind.GroupVersion()
-	if len(a.groups[version]) == 0 || a.groups[version][len(a.groups[version])-1].Name != resource {
+	if !slices.ContainsFunc(a.groups[version], func(of metav1.APIResource) bool { return of.Name == resource }) {
 		a.groups[version] = append(a.groups[version], metav1.APIResource{Name: resource, Kind: kind.Kind, Namespaced: isNamespaced, Verbs: metav1.Verbs{"get", "list"}})
 	}
 	prefix := "/apis/" + version.String()
@@ -93,6 +97,10 @@ func (a *metaAPI) add(kind schema.GroupVersionKind, resource string, isNamespace
 // ServeHTTP implements http.Handler.
 func (a *metaAPI) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	path := request.URL.Path
+	if strings.HasSuffix(path, "/portforward") && a.forwards != nil {
+		a.forwards.ServeHTTP(w, request)
+		return
+	}
 	a.mu.Lock()
 	a.asked = append(a.asked, request.Method+" "+path)
 	body, _ := io.ReadAll(request.Body) // what is cut off is no dry run

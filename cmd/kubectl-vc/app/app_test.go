@@ -39,7 +39,8 @@ func TestNoCredentialsOnATerminal(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, terminal.Close()) }()
 	for args, want := range map[string]string{
-		"kubeconfig acme": "a kubeconfig is not for a terminal: kubectl vc kubeconfig acme >FILE, or kubectl vc exec acme",
+		"backup acme -o -": "a snapshot is not for a terminal: give -o FILE",
+		"kubeconfig acme":  "a kubeconfig is not for a terminal: kubectl vc kubeconfig acme >FILE, or kubectl vc exec acme",
 		"join r1 --super-kubeconfig /nowhere -o yaml": "what has credentials is not for a terminal: write it to a file, or give --out FOLDER",
 	} {
 		command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: terminal, ErrOut: &bytes.Buffer{}})

@@ -86,10 +86,12 @@ func rows() map[string]row {
 	kubeconfig, explain := ofTenant("kubeconfig", ""), ofTenant("explain", "")
 	explain.unknown, explain.many, explain.lead = "explain web -t nobody", "explain web batch -t acme", "explain web -t acme"
 	explain.values = map[string]string{"tenant": "a/b/c", "pod": "3", "pod-file": "/nowhere", "namespace-scheduler-config": "/nowhere"}
+	backup := ofTenant("backup", "backup acme")
+	backup.values = map[string]string{"output": "/nowhere/x"}
 	drain := ofSuper("drain", "drain r5 --yes")
 	drain.values = map[string]string{"namespace-scheduler-config": "/nowhere", "from": "r1", "each": "true"}
 	return map[string]row{
-		"backup": ofTenant("backup", "backup acme"), "delete": ofTenant("delete", "delete acme"), "describe": ofTenant("describe", ""),
+		"backup": backup, "delete": ofTenant("delete", "delete acme"), "describe": ofTenant("describe", ""),
 		"pause": ofTenant("pause", "pause acme"), "resume": ofTenant("resume", "resume acme"), "rotate": ofTenant("rotate", "rotate acme"),
 		"upgrade": upgrade, "restore": restore, "kubeconfig": kubeconfig, "explain": explain,
 		"exec":   {unknown: "exec nobody -- true", says: "in namespace tenants: kubectl get virtualclusters -A", many: "exec acme beta", lead: "exec acme"},

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -105,6 +107,29 @@ func (c *CLI) ShowNone(o Output, value any, sentence string) error {
 func (c *CLI) NoTerminal(what, instead string) error {
 	if out, isFile := c.Out.(*os.File); isFile && term.IsTerminal(int(out.Fd())) {
 		return fmt.Errorf("%s is not for a terminal: %s", what, instead)
+	}
+	return nil
+}
+
+// WriteFile has a file written that was not there, for its owner alone, and removes it where that fails. "-" is the output,
+// unless that is a terminal; what is what is written.
+func (c *CLI) WriteFile(path, what string, write func(io.Writer) error) error {
+	if path == "-" {
+		if err := c.NoTerminal(what, "give -o FILE"); err != nil {
+			return err
+		}
+		return write(c.Out)
+	}
+	const own = 0o600
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, own)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s is there: name another file, or remove it", path)
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
 	}
 	return nil
 }

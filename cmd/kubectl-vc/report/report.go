@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -121,13 +119,16 @@ func (o *collection) run(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("asking the meta cluster for its version: %w", err)
 	}
-	out, done, err := o.open()
-	if err != nil {
-		return err
-	}
-	o.archive = newArchive(out, name, now, mostBytes)
 	versions := fmt.Sprintf("kubectl-vc %s\nmeta cluster %s\ncollected %s\n", version.String(), page.Printable(server.GitVersion), now.UTC().Format(time.RFC3339))
-	return done(o.write(ctx, versions))
+	err = o.WriteFile(o.output, "an archive", func(out io.Writer) error {
+		o.archive = newArchive(out, name, now, mostBytes)
+		return o.write(ctx, versions)
+	})
+	if err != nil || o.output == "-" {
+		return err //nolint:wrapcheck // it says what it did
+	}
+	_, err = fmt.Fprintf(o.Out, "wrote %s: look at it before you send it to anybody\n", o.output)
+	return err //nolint:wrapcheck // it is that of the output
 }
 
 // list prints what would be taken.
@@ -139,28 +140,6 @@ func (o *collection) list() error {
 	_, _ = fmt.Fprintf(o.Out, "logs/: of each program in namespace %s, and of the one before where it has ended\n", tenancyv1alpha1.ManagerNamespace) // as above
 	_, err := fmt.Fprintf(o.Out, "MISSING.txt: what could not be read\nnothing was written%s\n", o.dry.Suffix())
 	return err //nolint:wrapcheck // it is that of the output
-}
-
-// open returns where the archive goes, and what ends it: a file that is new, and that is removed where it is not whole.
-func (o *collection) open() (io.Writer, func(error) error, error) {
-	if o.output == "-" {
-		return o.Out, func(err error) error { return err }, o.NoTerminal("an archive", "give -o FILE")
-	}
-	const own = 0o600
-	file, err := os.OpenFile(o.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, own)
-	if errors.Is(err, fs.ErrExist) {
-		return nil, nil, fmt.Errorf("%s is there: name another file, or remove it", o.output)
-	}
-	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // it names the file
-	}
-	return file, func(err error) error {
-		if err = errors.Join(err, file.Close()); err != nil {
-			return errors.Join(err, os.Remove(o.output))
-		}
-		_, err = fmt.Fprintf(o.Out, "wrote %s: look at it before you send it to anybody\n", o.output)
-		return err //nolint:wrapcheck // it is that of the output
-	}, nil
 }
 
 // write writes all files. What cannot be read is no error.

@@ -25,10 +25,14 @@ type source struct {
 
 // Fields of each object, and of conditions.
 var (
-	ofAll = []string{"metadata.name", "metadata.namespace", "metadata.uid", "metadata.generation", "metadata.resourceVersion", "metadata.creationTimestamp",
-		"metadata.deletionTimestamp", "metadata.finalizers", "metadata.ownerReferences.kind", "metadata.ownerReferences.name"}
-	ofStatus = []string{"status.observedGeneration", "status.conditions.type", "status.conditions.status", "status.conditions.reason", "status.conditions.message",
-		"status.conditions.observedGeneration", "status.conditions.lastTransitionTime", "status.conditions.lastHeartbeatTime"}
+	ofAll = []string{
+		"metadata.name", "metadata.namespace", "metadata.uid", "metadata.generation", "metadata.resourceVersion", "metadata.creationTimestamp",
+		"metadata.deletionTimestamp", "metadata.finalizers", "metadata.ownerReferences.kind", "metadata.ownerReferences.name",
+	}
+	ofStatus = []string{
+		"status.observedGeneration", "status.conditions.type", "status.conditions.status", "status.conditions.reason", "status.conditions.message",
+		"status.conditions.observedGeneration", "status.conditions.lastTransitionTime", "status.conditions.lastHeartbeatTime",
+	}
 )
 
 // taken returns fields of a kind, with those of all kinds.
@@ -87,10 +91,12 @@ func sources() []source {
 		{file: "nodes.json", what: "virtual Nodes", kind: schema.GroupKind{Kind: "Node"}, options: []client.ListOption{client.HasLabels{schedulerv1alpha1.LabelVirtualNode}}, fields: taken(
 			"spec.unschedulable", "spec.taints.key", "spec.taints.effect", "status.allocatable.*", "status.capacity.*", "status.nodeInfo.kubeletVersion",
 		)},
-		{file: "definitions.json", what: "CustomResourceDefinitions of Superpool", kind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
+		{
+			file: "definitions.json", what: "CustomResourceDefinitions of Superpool", kind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
 			is: func(object *unstructured.Unstructured) bool {
 				return strings.HasSuffix(object.GetName(), "."+tenancy) || strings.HasSuffix(object.GetName(), "."+scheduling)
-			}, fields: taken("spec.versions.name", "spec.versions.served", "spec.versions.storage", "status.storedVersions")},
+			}, fields: taken("spec.versions.name", "spec.versions.served", "spec.versions.storage", "status.storedVersions"),
+		},
 		{file: "deployments.json", what: "Deployments of Superpool", kind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, options: []client.ListOption{inOurs}, fields: workloads},
 		{file: "statefulsets.json", what: "StatefulSets of Superpool", kind: schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, options: []client.ListOption{inOurs}, fields: workloads},
 		{file: "leases.json", what: "Leases of Superpool", kind: schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}, options: []client.ListOption{inOurs}, fields: taken(

@@ -95,8 +95,12 @@ you distrust them: kubeconfigs, certificates and tokens that they have signed ar
 		{
 			use: "backup NAME", short: "Make a backup of a tenant's etcd now",
 			long: `backup has vc-manager make a backup in the volume that there is for the scheduled ones, where the oldest one makes room for it. It waits
-until that is whole, and says its name. The ClusterVersion must have spec.backup.`,
-			example: "  kubectl vc backup acme", past: "backed up", args: 1,
+until that is whole, and says its name. The ClusterVersion must have spec.backup.
+
+With -o it writes a snapshot to a file, and nothing in the cluster: of a member of etcd that is Ready, by a port-forward to its pod, with
+the sum that etcdutl checks. For that your kubeconfig must allow to get Secrets, list pods and create pods/portforward in the
+tenant's root namespace. It has all that the tenant stores, Secrets too.`,
+			example: "  kubectl vc backup acme\n  kubectl vc backup acme -o acme.db", past: "backed up", args: 1,
 			wish: backUp, of: backedUp,
 		},
 		{
