@@ -54,15 +54,7 @@ func (f fields) of(value any) any {
 			return taken
 		}
 	case []any:
-		var taken []any
-		for _, item := range value[:min(len(value), mostItems)] {
-			if one := f.of(item); one != nil {
-				taken = append(taken, one)
-			}
-		}
-		if len(taken) > 0 {
-			return taken
-		}
+		return f.ofList(value)
 	case string:
 		if len(f) == 0 {
 			return text.Shortened(value, longestText)
@@ -73,4 +65,18 @@ func (f fields) of(value any) any {
 		}
 	}
 	return nil
+}
+
+// ofList is of for the items of a list.
+func (f fields) ofList(items []any) any {
+	var taken []any
+	for _, item := range items[:min(len(items), mostItems)] {
+		if one := f.of(item); one != nil {
+			taken = append(taken, one)
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	return taken
 }
