@@ -159,7 +159,7 @@ func forward(ctx context.Context, config *rest.Config, namespace, pod string) (a
 	end = func() {
 		close(stop)
 		select {
-		case _ = <-ended: // it was wished for
+		case <-ended: //nolint:errcheck // it was wished for
 		case <-time.After(time.Second): // a kubelet that does not answer
 		}
 	}
