@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	kubectlvc "github.com/superpool/superpool/cmd/kubectl-vc/app"
@@ -22,13 +23,22 @@ Put `+"`bin/kubectl-vc` (`make build`)"+` into your PATH: kubectl finds it. It t
 refused, or is not there in time, and 3 where something does not fit into the pool. For completion by the shell put a script `+"`kubectl_complete-vc`"+` beside it:
 
 `+"```sh\n#!/bin/sh\nexec kubectl vc __complete \"$@\"\n```\n", notice, command.Long)
-	for _, verb := range command.Commands() {
-		if !verb.IsAvailableCommand() || verb.Name() == "help" || verb.Name() == "completion" {
-			continue
-		}
-		fmt.Fprintf(&page, "\n## %s\n\n%s.\n\n%s\n\n```sh\n%s\n```\n\n%s", verb.Name(), verb.Short, verb.Long, dedent(verb.Example), table([]string{"flag", "default", "what"}, flagRows(verb)))
-	}
+	writeVerbs(&page, command)
 	return page.String(), nil
+}
+
+// writeVerbs writes the help of each verb of a command, and of those below it.
+func writeVerbs(page *strings.Builder, command *cobra.Command) {
+	for _, verb := range command.Commands() {
+		switch {
+		case !verb.IsAvailableCommand() || verb.Name() == "help" || verb.Name() == "completion":
+		case verb.HasAvailableSubCommands():
+			writeVerbs(page, verb)
+		default:
+			_, name, _ := strings.Cut(verb.CommandPath(), "kubectl vc ")
+			fmt.Fprintf(page, "\n## %s\n\n%s.\n\n%s\n\n```sh\n%s\n```\n\n%s", name, verb.Short, verb.Long, dedent(verb.Example), table([]string{"flag", "default", "what"}, flagRows(verb)))
+		}
+	}
 }
 
 // dedent takes two spaces from the beginning of each line.

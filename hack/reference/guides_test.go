@@ -25,7 +25,7 @@ var (
 	flag    = regexp.MustCompile(`--[a-z][a-z-]+`)
 	key     = regexp.MustCompile(`[a-z.]*tenancy\.x-k8s\.io/[A-Za-z-]+`)
 	field   = regexp.MustCompile(`^(?:spec\.)?[a-z][A-Za-z]+\.[a-z][A-Za-z.]+$`)
-	verb    = regexp.MustCompile(`^kubectl vc ([a-z]+)`)
+	verb    = regexp.MustCompile(`^kubectl vc (debug [a-z]+|[a-z]+)`)
 
 	// others are reasons and flags of Kubernetes, and files that look like fields.
 	others = []string{

@@ -71,9 +71,10 @@ func zipped(folder string, files []file, modified time.Time) ([]byte, error) {
 
 // writeCLI writes the archive of kubectl-vc for a platform, and its modules.
 func (r *release) writeCLI(platform v1.Platform, work string) error {
-	name, pack, extension := cli, archive, ".tar.gz"
+	name, archived := r.cliOf(platform)
+	pack := archive
 	if platform.OS == "windows" {
-		name, pack, extension = cli+".exe", zipped, ".zip"
+		pack = zipped
 	}
 	binary := filepath.Join(folderOf(work, platform), name)
 	if _, err := r.writeModules(cli, platform, binary); err != nil {
@@ -91,7 +92,7 @@ func (r *release) writeCLI(platform v1.Platform, work string) error {
 	if err != nil {
 		return err
 	}
-	return r.save(fmt.Sprintf("%s_%s_%s_%s%s", cli, r.version, platform.OS, platform.Architecture, extension), packed)
+	return r.save(archived, packed)
 }
 
 // writeSums writes the SHA-256 of every file of the release, in the form of sha256sum, and in the order of their names.

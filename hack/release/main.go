@@ -206,7 +206,7 @@ func (r *release) write(ctx context.Context, work string) ([]*packed, error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(r.writeManifests(ctx, images), r.writeNotes(images), r.writeLicenses(ctx)); err != nil {
+	if err := errors.Join(r.writeManifests(ctx, images), r.writeNotes(images), r.writeLicenses(ctx), r.writeKrew()); err != nil {
 		return nil, err
 	}
 	return images, r.writeSums()

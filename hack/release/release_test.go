@@ -36,6 +36,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 const prefix = "org.opencontainers.image."
@@ -123,6 +124,7 @@ func TestRelease(t *testing.T) {
 
 	checkSums(t, out, first)
 	checkCLI(t, out)
+	checkKrew(t, out, first)
 	checkCharts(t, out)
 	var terms []string
 	for _, line := range content(t, filepath.Join(out, "licenses.tar.gz")) {
@@ -240,6 +242,33 @@ func checkCLI(t *testing.T, out string) {
 		}
 		require.Equal(t, []string{"-rw-r--r-- LICENSE", "-rwxr-xr-x kubectl-vc"}, content(t, archive+".tar.gz"))
 	}
+}
+
+// checkKrew: the manifest of the plugin names the archives that there are, with their sums, and programs that these have.
+func checkKrew(t *testing.T, out, sums string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, krewFile))
+	require.NoError(t, err)
+	var p plugin
+	require.NoError(t, yaml.UnmarshalStrict(text, &p))
+	require.Equal(t, "krew.googlecontainertools.github.com/v1alpha2 Plugin vc v0.1.0", strings.Join([]string{p.APIVersion, p.Kind, p.Metadata["name"], p.Spec.Version}, " "))
+	archives, err := filepath.Glob(filepath.Join(out, cli+"_*"))
+	require.NoError(t, err)
+	var want, got []string
+	for _, archive := range archives {
+		want = append(want, filepath.Base(archive))
+	}
+	for _, platform := range p.Spec.Platforms {
+		base, name, _ := strings.Cut(platform.URI, "v0.1.0/")
+		require.Equal(t, "https://github.com/superpool/superpool/releases/download/", base)
+		require.Contains(t, sums, platform.SHA256+"  "+name+"\n")
+		require.Contains(t, name, "_"+platform.Selector.MatchLabels["os"]+"_"+platform.Selector.MatchLabels["arch"]+".")
+		require.Equal(t, strings.HasSuffix(name, ".zip"), strings.HasSuffix(platform.Bin, ".exe"), "checkCLI looks into the archives")
+		require.Equal(t, platform.Bin, platform.Files[0].From)
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	require.Equal(t, want, got)
 }
 
 // runCLI returns what kubectl-vc of this machine prints.

@@ -44,8 +44,21 @@ const (
 	annotationSource = "tenancy.x-k8s.io/restores"
 )
 
+// backupBegun is how the name of a backup says when it was begun.
+const backupBegun = EtcdBackup + "-20060102-150405"
+
 // BackupName returns the name of a backup that is made now.
-func BackupName(now time.Time) string { return EtcdBackup + "-" + now.UTC().Format("20060102-150405") }
+func BackupName(now time.Time) string { return now.UTC().Format(backupBegun) }
+
+// BackupBegun returns when a backup of that name was begun, to the second, by the clock of vc-manager; the zero time of
+// what is no such name.
+func BackupBegun(name string) time.Time {
+	at, err := time.Parse(backupBegun, name)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
 
 // SlotOf returns the number of the file of a backup, -1 where it has none.
 func SlotOf(backup *batchv1.Job) int32 {

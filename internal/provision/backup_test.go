@@ -523,3 +523,56 @@ func TestWhatIsNotRestored(t *testing.T) {
 		})
 	}
 }
+
+// TestABackupThatIsWishedFor: one is made when spec.backupAfter has come, once, whatever the schedule says, and also where the
+// one before has failed just now. Condition BackedUp says how far it is, and the status its name.
+func TestABackupThatIsWishedFor(t *testing.T) {
+	t.Parallel()
+	b := newBackupBed(t, tenancyv1alpha1.BackupTemplate{Schedule: "@every 24h"})
+	wish := func(at time.Time) {
+		t.Helper()
+		vc := b.vc()
+		vc.Spec.BackupAfter = ptr.To(metav1.NewTime(at))
+		require.NoError(t, b.reconciler.Client.Update(t.Context(), vc))
+	}
+	whole := func(count int) *batchv1.Job {
+		t.Helper()
+		b.reconcile()
+		require.Len(t, b.jobs(controlplane.EtcdBackup), count)
+		job := b.ends(controlplane.EtcdBackup, batchv1.JobComplete)
+		b.reconcile()
+		require.Equal(t, metav1.ConditionTrue, b.backedUp().Status)
+		require.Equal(t, job.Name, b.vc().Status.LastBackupName)
+		require.False(t, controlplane.BackupBegun(job.Name).IsZero())
+		return job
+	}
+	wish(b.clock.Now().Add(-time.Second))
+	whole(1)
+	b.later(time.Minute)
+	b.reconcile()
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 1, "the first one was begun since")
+
+	wish(b.clock.Now().Add(time.Minute)) // a clock that goes ahead
+	b.reconcile()
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 1)
+	require.Equal(t, tenancyv1alpha1.ReasonProgressing, b.backedUp().Reason)
+	require.Contains(t, b.backedUp().Message, "once spec.backupAfter has come")
+	b.later(time.Minute)
+	b.reconcile()
+	b.reconcile()
+	require.Contains(t, b.backedUp().Message, " runs: kubectl -n "+root, "although there is one of before")
+	whole(2)
+	b.later(time.Hour)
+	b.reconcile()
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 2, "it is made once")
+
+	wish(b.clock.Now())
+	b.reconcile()
+	b.ends(controlplane.EtcdBackup, batchv1.JobFailed)
+	b.reconcile()
+	require.Equal(t, tenancyv1alpha1.ReasonFailed, b.backedUp().Reason)
+	require.Len(t, b.jobs(controlplane.EtcdBackup), 3)
+	b.later(time.Second)
+	wish(b.clock.Now())
+	whole(4) // not ten minutes later
+}

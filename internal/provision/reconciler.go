@@ -328,7 +328,7 @@ func (r *Reconciler) backUp(ctx context.Context, backups *stores.Backups, report
 		report.without = append(report.without, tenancyv1alpha1.ConditionBackedUp)
 		return err //nolint:wrapcheck // it says what it did
 	}
-	report.lastBackup = kept.Newest
+	report.lastBackup, report.lastBackupName = kept.Newest, kept.Name
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}

@@ -32,6 +32,8 @@ type report struct {
 	ends *metav1.Time
 	// lastBackup is when the newest backup was whole, nil where that is not known.
 	lastBackup *metav1.Time
+	// lastBackupName is that backup, "" where lastBackup is nil.
+	lastBackupName string
 	// restoredFrom is the backup that its store was restored from, nil where that is not known.
 	restoredFrom *string
 	// without are conditions that it has not.
@@ -159,10 +161,12 @@ func (p *report) tell(vc *tenancyv1alpha1.VirtualCluster) {
 	if p.imported {
 		meta.RemoveStatusCondition(&status.Conditions, tenancyv1alpha1.ConditionBackedUp)
 		meta.RemoveStatusCondition(&status.Conditions, tenancyv1alpha1.ConditionRotated)
-		status.Version, status.Endpoint, status.CertificatesExpire, status.LastBackup, status.RestoredFrom = "", "", nil, nil, ""
+		status.Version, status.Endpoint, status.CertificatesExpire = "", "", nil
+		status.LastBackup, status.LastBackupName, status.RestoredFrom = nil, "", ""
 	}
 	status.Version, status.Endpoint = cmp.Or(p.version, status.Version), cmp.Or(p.endpoint, status.Endpoint)
 	status.CertificatesExpire, status.LastBackup = cmp.Or(p.ends, status.CertificatesExpire), cmp.Or(p.lastBackup, status.LastBackup)
+	status.LastBackupName = cmp.Or(p.lastBackupName, status.LastBackupName)
 	status.RestoredFrom = ptr.Deref(p.restoredFrom, status.RestoredFrom)
 	for _, condition := range p.conditions {
 		condition.ObservedGeneration = vc.Generation

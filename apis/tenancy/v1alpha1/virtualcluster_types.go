@@ -94,8 +94,8 @@ const (
 	// its API server shows to vn-agents. Of one that is imported it is about the latter alone, Secret NAME-vn-agent, and
 	// absent where the pool has no vn-agents. It is Unknown while vc-manager cannot read what signs the latter.
 	ConditionCertificatesValid = "CertificatesValid"
-	// ConditionBackedUp is True while the newest backup of a control plane that vc-manager makes is whole. It is not there
-	// where the ClusterVersion wants none.
+	// ConditionBackedUp is True while the newest backup of a control plane that vc-manager makes is whole, and not older than
+	// spec.backupAfter. It is not there where the ClusterVersion wants none.
 	ConditionBackedUp = "BackedUp"
 	// ConditionRotated is True when the authorities of a control plane that vc-manager makes are as new as spec.rotateAfter
 	// wants them, and none of before is trusted. While they are replaced it says how far that is. It is not there where none
@@ -157,6 +157,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceCidr) || !has(self.serviceCIDRs) || self.serviceCIDRs.size() > 0 && self.serviceCIDRs[0] == self.serviceCidr",message="serviceCidr is the older name of the first of serviceCIDRs: set one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.exposure) || has(self.clusterVersionName)",message="exposure is of a control plane that is provisioned: one that is imported is reached by its kubeconfig"
 // +kubebuilder:validation:XValidation:rule="!has(self.restoreFrom) || has(self.clusterVersionName)",message="restoreFrom is of a control plane that is provisioned"
+// +kubebuilder:validation:XValidation:rule="!has(self.backupAfter) || has(self.clusterVersionName)",message="backupAfter is of a control plane that is provisioned"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) || !has(self.rotateAfter) && !has(self.distrustAfter)",message="rotateAfter and distrustAfter are of a control plane that is provisioned: the authorities of one that is imported are its owner's"
 // +kubebuilder:validation:XValidation:rule="!has(self.rotateAfter) || !has(self.distrustAfter) || self.rotateAfter < self.distrustAfter",message="distrustAfter is to be later than rotateAfter, for what is replaced is trusted until then: set a later one, or remove it"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterVersionName) != has(self.kubeconfigSecretRef)",message="set exactly one of clusterVersionName (provision a control plane) and kubeconfigSecretRef (import one)"
@@ -243,6 +244,12 @@ type VirtualClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^etcd-backup-[0-9]{8}-[0-9]{6}$')",message="name a Job of the tenant's root namespace: kubectl get jobs -l app.kubernetes.io/name=etcd-backup"
 	RestoreFrom string `json:"restoreFrom,omitempty"`
+
+	// backupAfter has a backup made once this time has come, unless one was begun since, of a ClusterVersion with backup. It
+	// takes the place of the oldest one as those do that come on the schedule.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self > timestamp('2000-01-01T00:00:00Z')",message="a time is 2026-12-01T22:00:00Z, or with another offset than Z"
+	BackupAfter *metav1.Time `json:"backupAfter,omitempty"`
 
 	// rotateAfter has the control plane's authorities, and the key that signs the tokens of service accounts, replaced by new
 	// ones once this time has come, if they were made before it. First all parts trust the new ones, then these issue, and
@@ -393,6 +400,10 @@ type VirtualClusterStatus struct {
 	// lastBackup is when the newest backup of its etcd was whole.
 	// +optional
 	LastBackup *metav1.Time `json:"lastBackup,omitempty"`
+
+	// lastBackupName is that backup, as spec.restoreFrom names it.
+	// +optional
+	LastBackupName string `json:"lastBackupName,omitempty"`
 
 	// restoredFrom is the backup in spec.restoreFrom once the control plane was restored from it.
 	// +optional

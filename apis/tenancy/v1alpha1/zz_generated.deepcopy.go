@@ -1128,6 +1128,10 @@ func (in *VirtualClusterSpec) DeepCopyInto(out *VirtualClusterSpec) {
 		*out = new(Exposure)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.BackupAfter != nil {
+		in, out := &in.BackupAfter, &out.BackupAfter
+		*out = (*in).DeepCopy()
+	}
 	if in.RotateAfter != nil {
 		in, out := &in.RotateAfter, &out.RotateAfter
 		*out = (*in).DeepCopy()

@@ -19,6 +19,7 @@ import (
 	"github.com/superpool/superpool/cmd/kubectl-vc/forecast"
 	"github.com/superpool/superpool/cmd/kubectl-vc/install"
 	"github.com/superpool/superpool/cmd/kubectl-vc/pool"
+	"github.com/superpool/superpool/cmd/kubectl-vc/report"
 	"github.com/superpool/superpool/cmd/kubectl-vc/tenant"
 	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/version"
@@ -26,7 +27,10 @@ import (
 
 // NewCommand returns the command, which reads and writes streams. The context that it is executed with ends it.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	c := cli.New(streams)
+	return newCommand(cli.New(streams))
+}
+
+func newCommand(c *cli.CLI) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "kubectl-vc",
 		Version: version.String(),
@@ -37,16 +41,16 @@ how full super clusters are, and empties them. What kubectl does is not here: ku
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	command.SetIn(streams.In)
-	command.SetOut(streams.Out)
-	command.SetErr(streams.ErrOut)
+	command.SetIn(c.In)
+	command.SetOut(c.Out)
+	command.SetErr(c.ErrOut)
 	command.CompletionOptions.HiddenDefaultCmd = true           // its scripts complete kubectl-vc, and not kubectl vc
 	command.Flags().Bool("version", false, "print the version") // without -v, which is another flag of kubectl
 	c.Flags.AddFlags(command.PersistentFlags())
 	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others
 	})
-	for _, commands := range []func(*cli.CLI) []*cobra.Command{tenant.Commands, pool.Commands, forecast.Commands, install.Commands} {
+	for _, commands := range []func(*cli.CLI) []*cobra.Command{tenant.Commands, pool.Commands, forecast.Commands, install.Commands, report.Commands} {
 		command.AddCommand(commands(c)...)
 	}
 	return command

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,10 +15,10 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
-	for _, verb := range command.Commands() {
+	for _, verb := range verbsOf(command) {
 		require.NotEmpty(t, verb.Short, verb.Name())
 		require.NotEmpty(t, verb.Long, verb.Name())
-		require.Contains(t, verb.Example, "kubectl vc "+verb.Name(), verb.Name())
+		require.Contains(t, verb.Example, verb.CommandPath(), verb.Name())
 	}
 	for args, want := range map[string]string{
 		"pause":                            "accepts 1 arg(s), received 0",
@@ -28,6 +29,23 @@ func TestHelp(t *testing.T) {
 		command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &out})
 		command.SetArgs(strings.Fields(args))
 		require.ErrorContains(t, command.ExecuteContext(t.Context()), want)
+	}
+}
+
+// TestNoCredentialsOnATerminal: what has credentials, or is an archive, is refused by a terminal before anything is asked.
+func TestNoCredentialsOnATerminal(t *testing.T) {
+	t.Parallel()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, terminal.Close()) }()
+	for args, want := range map[string]string{
+		"backup acme -o -": "a snapshot is not for a terminal: give -o FILE",
+		"kubeconfig acme":  "a kubeconfig is not for a terminal: kubectl vc kubeconfig acme >FILE, or kubectl vc exec acme",
+		"join r1 --super-kubeconfig /nowhere -o yaml": "what has credentials is not for a terminal: write it to a file, or give --out FOLDER",
+	} {
+		command := NewCommand(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: terminal, ErrOut: &bytes.Buffer{}})
+		command.SetArgs(strings.Fields(args))
+		require.EqualError(t, command.ExecuteContext(t.Context()), want)
 	}
 }
 

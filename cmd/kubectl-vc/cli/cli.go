@@ -39,6 +39,8 @@ type CLI struct {
 	genericiooptions.IOStreams
 	// Flags are those by which kubectl reaches a cluster, here the meta cluster.
 	Flags *genericclioptions.ConfigFlags
+	// Columns is how wide the output is, 0 where a terminal says it, or there is none.
+	Columns int
 }
 
 // New returns what verbs share that read and write streams.

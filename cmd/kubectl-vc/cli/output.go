@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -100,8 +102,43 @@ func (c *CLI) ShowNone(o Output, value any, sentence string) error {
 	return c.Show(o, value, nil, nil)
 }
 
-// width returns how wide the terminal of the output is, 0 where it is none.
+// NoTerminal returns an error where the output is a terminal, which keeps what it shows. what is what would be there, and
+// instead what to do.
+func (c *CLI) NoTerminal(what, instead string) error {
+	if out, isFile := c.Out.(*os.File); isFile && term.IsTerminal(int(out.Fd())) {
+		return fmt.Errorf("%s is not for a terminal: %s", what, instead)
+	}
+	return nil
+}
+
+// WriteFile has a file written that was not there, for its owner alone, and removes it where that fails. "-" is the output,
+// unless that is a terminal; what is what is written.
+func (c *CLI) WriteFile(path, what string, write func(io.Writer) error) error {
+	if path == "-" {
+		if err := c.NoTerminal(what, "give -o FILE"); err != nil {
+			return err
+		}
+		return write(c.Out)
+	}
+	const own = 0o600
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, own)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s is there: name another file, or remove it", path)
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// width returns how wide the output is, 0 where nothing says it.
 func (c *CLI) width() int {
+	if c.Columns > 0 {
+		return c.Columns
+	}
 	if out, isFile := c.Out.(*os.File); isFile {
 		if width, _, err := term.GetSize(int(out.Fd())); err == nil {
 			return width

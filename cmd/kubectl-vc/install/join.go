@@ -116,9 +116,17 @@ func (j *joining) check() error {
 	return errors.Join(checkID(j.id), j.values().Validate())
 }
 
+// checkJoin says what is wrong with the arguments, and with where what is printed goes.
+func (c *verbs) checkJoin(j *joining) error {
+	if err := j.check(); err != nil || j.output == "" {
+		return err
+	}
+	return c.NoTerminal("what has credentials", "write it to a file, or give --out FOLDER") //nolint:wrapcheck // it says what is wrong
+}
+
 // runJoin has a cluster join the pool.
 func (c *verbs) runJoin(ctx context.Context, j *joining) error {
-	if err := j.check(); err != nil {
+	if err := c.checkJoin(j); err != nil {
 		return err
 	}
 	super, place, err := c.super(ctx, &j.kubeconfig)

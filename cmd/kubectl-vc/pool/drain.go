@@ -268,6 +268,7 @@ func listed(lines []string) []string {
 func (c *verbs) awaitDrained(ctx context.Context, cluster client.Reader, wished *corev1.Node, w cli.Waiting) error {
 	var told, doubted time.Time
 	before, goesOn := "", true
+	w.Until = "drained"
 	err := c.Await(ctx, "node/"+wished.Name, w, func(ctx context.Context) (cli.State, error) {
 		node, now, err := lookAtNode(ctx, cluster, wished, drainedSoFar)
 		goesOn = !now.Refused

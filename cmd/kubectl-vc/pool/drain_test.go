@@ -240,7 +240,7 @@ func TestDrainAsks(t *testing.T) {
 	require.Zero(t, b.writes)
 
 	b = newBench(t, "y\n", crowded()...)
-	require.ErrorContains(t, b.drainOne(t.Context(), b.cluster, "r1", &d), "node/r1 is not there after 0s: waiting for vc-scheduler")
+	require.ErrorContains(t, b.drainOne(t.Context(), b.cluster, "r1", &d), "node/r1 is not drained after 0s: waiting for vc-scheduler")
 	require.True(t, superclusters.NodeStateOf(b.node(t, "r1")).Drained, "what was wished for stays wished for")
 	b.told.Reset()
 	require.ErrorContains(t, b.drainOne(t.Context(), b.cluster, "r1", &d), "it goes on to be drained: kubectl vc pool r1 says what stays and why")
@@ -296,7 +296,7 @@ func TestDrainWaits(t *testing.T) {
 	b, d := newBench(t, "", crowded()...), quickly(0)
 	d.isSure = true
 	b.after = keeps // though namespaces are there
-	require.ErrorContains(t, b.drainOne(t.Context(), b.cluster, "r1", &d), "node/r1 is not there after 0s: waiting for vc-scheduler")
+	require.ErrorContains(t, b.drainOne(t.Context(), b.cluster, "r1", &d), "node/r1 is not drained after 0s: waiting for vc-scheduler")
 	b.after = func(t *testing.T, b *bench, node *corev1.Node) {
 		t.Helper()
 		live := b.node(t, node.Name)
@@ -432,7 +432,7 @@ func TestRolling(t *testing.T) {
 		}
 	}
 	err = b.rolling(t.Context(), b.cluster, &d)
-	require.ErrorContains(t, err, "node/r1 is not there after 0s: waiting for vc-scheduler to see that it is not drained; it is not drained any more; mend that, and go on: kubectl vc drain --all --one-by-one --from r2 ")
+	require.ErrorContains(t, err, "node/r1 is not in use again after 0s: waiting for vc-scheduler to see that it is not drained; it is not drained any more; mend that, and go on: kubectl vc drain --all --one-by-one --from r2 ")
 }
 
 // TestRollingBesideOthers: a super cluster that somebody else drains meanwhile stays drained, and the next one is left as it

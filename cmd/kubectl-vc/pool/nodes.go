@@ -20,6 +20,9 @@ import (
 // maintenance is the taint that drain sets and undrain takes off. Those of other keys drain as well.
 var maintenance = corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}
 
+// fieldOwner is by whom the policy superpool-cordon (manifests/base) knows kubectl vc, and does not warn of what it says itself.
+const fieldOwner = client.FieldOwner("kubectl-vc")
+
 // nodeChange is a verb that changes the virtual Node of a super cluster, and nothing else.
 type nodeChange struct {
 	use, short, long, example string
@@ -135,7 +138,8 @@ func changeNode(ctx context.Context, cluster client.Client, name string, dry cli
 		if !changed || dry == cli.DryRunClient {
 			return nil
 		}
-		return cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), dry.Options()...) //nolint:wrapcheck // retry is to know it
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		return cluster.Patch(ctx, node, patch, append(dry.Options(), fieldOwner)...) //nolint:wrapcheck // retry is to know it
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("super cluster %s: %w", name, err)

@@ -28,16 +28,17 @@ import (
 
 // What a super cluster is, in column STATUS.
 const (
-	isReady         = "Ready"
-	isNotReady      = "NotReady"
-	isMissing       = "Missing" // something is reserved there, and there is no virtual Node
-	isLost          = "lost"
-	isCordoned      = "cordoned"
-	isTainted       = "tainted"
-	isDraining      = "draining"
-	isDrained       = "Drained"
-	isVersionSkew   = "VersionSkew"
-	isOvercommitted = "Overcommitted"
+	isReady          = "Ready"
+	isNotReady       = "NotReady"
+	isMissing        = "Missing" // something is reserved there, and there is no virtual Node
+	isLost           = "lost"
+	isCordoned       = "cordoned"
+	isTainted        = "tainted"
+	isDraining       = "draining"
+	isDrained        = "Drained"
+	isVersionSkew    = "VersionSkew"
+	isOvercommitted  = "Overcommitted"
+	isNotReplaceable = "NotReplaceable"
 )
 
 // poolReport is what pool prints for programs.
@@ -83,6 +84,7 @@ NotReady, and what else is so:
 - tainted: an operator's taint keeps away who does not tolerate it
 - VersionSkew: its version of Kubernetes is none that Superpool works with
 - Overcommitted: more is reserved than it can hold
+- NotReplaceable: were it lost, something there would wait for room elsewhere
 
 Figures are what is reserved of what is allocatable, rounded down; -o json and -o yaml have them exactly, of all resources, in
 .superClusters[]: name, state (why it takes nothing new), status, messages, version, resources, free, namespaces, tenants, leaving,
@@ -216,6 +218,10 @@ func isTrue(condition *corev1.NodeCondition) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
+func isFalse(condition *corev1.NodeCondition) bool {
+	return condition != nil && condition.Status == corev1.ConditionFalse
+}
+
 // statusOf returns what a super cluster is. leavesAsLost is whether something there leaves because it is lost.
 func statusOf(node *corev1.Node, leavesAsLost bool) []string {
 	if node == nil {
@@ -239,6 +245,7 @@ func statusOf(node *corev1.Node, leavesAsLost bool) []string {
 		{isTainted, hasTaint(keepsAway)},
 		{isVersionSkew, isTrue(nodeCondition(node, schedulerv1alpha1.NodeVersionSkew))},
 		{isOvercommitted, isTrue(nodeCondition(node, schedulerv1alpha1.NodeOvercommitted))},
+		{isNotReplaceable, isFalse(nodeCondition(node, schedulerv1alpha1.NodeReplaceable))},
 	} {
 		if mark.is {
 			status = append(status, mark.word)
@@ -263,7 +270,7 @@ func messagesOf(node *corev1.Node) (messages []string) {
 		condition := &node.Status.Conditions[i]
 		good := corev1.ConditionFalse
 		switch condition.Type {
-		case corev1.NodeReady, schedulerv1alpha1.NodeDrained:
+		case corev1.NodeReady, schedulerv1alpha1.NodeDrained, schedulerv1alpha1.NodeReplaceable:
 			good = corev1.ConditionTrue
 		case schedulerv1alpha1.NodeOvercommitted, schedulerv1alpha1.NodeVersionSkew:
 		default:

@@ -61,6 +61,8 @@ func TestStatusOfSuperClusters(t *testing.T) {
 		"an operator's taint":        {node: vctest.SuperNode("r1", vctest.Tainted("example.com/gpu", corev1.TaintEffectNoSchedule)), want: "Ready,tainted"},
 		"a taint of Kubernetes":      {node: vctest.SuperNode("r1", vctest.Tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)), want: "Ready"},
 		"it is too old":              {node: vctest.SuperNode("r1", vctest.Says(schedulerv1alpha1.NodeVersionSkew, corev1.ConditionTrue, "", ""), vctest.Tainted(schedulerv1alpha1.TaintVersionSkew, corev1.TaintEffectNoSchedule)), want: "Ready,VersionSkew"},
+		"nothing has its room":       {node: vctest.SuperNode("r1", vctest.Says(schedulerv1alpha1.NodeReplaceable, corev1.ConditionFalse, "", "")), want: "Ready,NotReplaceable"},
+		"its room is not known":      {node: vctest.SuperNode("r1", vctest.Says(schedulerv1alpha1.NodeReplaceable, corev1.ConditionUnknown, "", "")), want: "Ready"},
 		"more is reserved than held": {node: vctest.SuperNode("r1", vctest.Says(schedulerv1alpha1.NodeOvercommitted, corev1.ConditionTrue, "", "")), want: "Ready,Overcommitted"},
 	} {
 		t.Run(name, func(t *testing.T) {

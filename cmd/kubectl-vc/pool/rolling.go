@@ -99,7 +99,9 @@ func (c *verbs) maintain(ctx context.Context, cluster client.Client, name string
 		return name, err
 	}
 	c.did(name, "undrained", cli.DryRunNone)
-	err = c.Await(ctx, "node/"+name, d.Waiting, func(ctx context.Context) (cli.State, error) {
+	again := d.Waiting
+	again.Until = "in use again"
+	err = c.Await(ctx, "node/"+name, again, func(ctx context.Context) (cli.State, error) {
 		_, now, err := lookAtNode(ctx, cluster, node, inUse)
 		return now, err
 	})

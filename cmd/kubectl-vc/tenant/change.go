@@ -17,6 +17,7 @@ import (
 
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/internal/controlplane"
 )
 
 // change is a verb that changes a field of a VirtualCluster and waits until it is so.
@@ -92,6 +93,17 @@ you distrust them: kubeconfigs, certificates and tokens that they have signed ar
 			wish: rotate, of: rotating,
 		},
 		{
+			use: "backup NAME", short: "Make a backup of a tenant's etcd now",
+			long: `backup has vc-manager make a backup in the volume that there is for the scheduled ones, where the oldest one makes room for it. It waits
+until that is whole, and says its name. The ClusterVersion must have spec.backup.
+
+With -o it writes a snapshot to a file, and nothing in the cluster: of a member of etcd that is Ready, by a port-forward to its pod, with
+the sum that etcdutl checks. For that your kubeconfig must allow to get Secrets, list pods and create pods/portforward in the
+tenant's root namespace. It has all that the tenant stores, Secrets too.`,
+			example: "  kubectl vc backup acme\n  kubectl vc backup acme -o acme.db", past: "backed up", args: 1,
+			wish: backUp, of: backedUp,
+		},
+		{
 			use: "restore NAME BACKUP", short: "Make a tenant's etcd anew of a backup",
 			long: `restore ends all programs of a control plane and starts them with what a backup has. All that was written since is gone. The
 volumes of before stay.`,
@@ -112,6 +124,37 @@ func pausing(vc *tenancyv1alpha1.VirtualCluster, _ *tenancyv1alpha1.VirtualClust
 		return cli.State{Refused: true, Says: paused.Message}
 	default:
 		return cli.State{Done: paused.Status == metav1.ConditionTrue, Says: paused.Message}
+	}
+}
+
+// backUp wishes for a backup that is begun from now on.
+func backUp(vc *tenancyv1alpha1.VirtualCluster, _ []string, _ string, now time.Time) error {
+	switch {
+	case vc.Spec.ClusterVersionName == "":
+		return errors.New("its control plane is imported: whoever runs it backs it up")
+	case vc.Spec.Paused:
+		return fmt.Errorf("it is paused, and its etcd does not run: kubectl vc resume %s", cli.Named(vc))
+	case meta.FindStatusCondition(vc.Status.Conditions, tenancyv1alpha1.ConditionBackedUp) == nil:
+		return fmt.Errorf("vc-manager makes no backups of it: they need spec.backup of ClusterVersion %s", vc.Spec.ClusterVersionName)
+	}
+	vc.Spec.BackupAfter = ptr.To(metav1.NewTime(now.Truncate(time.Second))) // as it is stored
+	return nil
+}
+
+// backedUp is how far a backup is that was wished for. One that was begun before is none, whatever an older vc-manager says.
+func backedUp(vc *tenancyv1alpha1.VirtualCluster, wished *tenancyv1alpha1.VirtualClusterSpec) cli.State {
+	condition := said(vc, tenancyv1alpha1.ConditionBackedUp)
+	switch name := vc.Status.LastBackupName; {
+	case condition == nil:
+		return cli.State{Says: waitsForManager}
+	case condition.Reason == tenancyv1alpha1.ReasonFailed, condition.Reason == tenancyv1alpha1.ReasonInvalid:
+		return cli.State{Refused: true, Says: condition.Message}
+	case condition.Status != metav1.ConditionTrue:
+		return cli.State{Says: condition.Message}
+	case controlplane.BackupBegun(name).Before(wished.BackupAfter.Time):
+		return cli.State{Says: waitsForManager}
+	default:
+		return cli.State{Done: true, Says: fmt.Sprintf("%[1]s is whole: kubectl vc restore %[2]s %[1]s makes its etcd anew of it", name, cli.Named(vc))}
 	}
 }
 
@@ -239,6 +282,7 @@ func (c *verbs) run(ctx context.Context, of *change, args []string, w *wishes) e
 	}
 	if w.dry == cli.DryRunNone {
 		wished := vc.Spec.DeepCopy()
+		w.Until = of.past
 		if err := c.follow(ctx, cluster, vc, w.Waiting, func(vc *tenancyv1alpha1.VirtualCluster) cli.State { return of.of(vc, wished) },
 			cli.State{Refused: true, Says: "it was deleted meanwhile"}); err != nil {
 			return err

@@ -61,6 +61,7 @@ func (c *verbs) remove(ctx context.Context, name string, yes bool, dry cli.DryRu
 	if dry != cli.DryRunNone {
 		return nil
 	}
+	w.Until = "gone"
 	return c.follow(ctx, cluster, vc, w, func(vc *tenancyv1alpha1.VirtualCluster) cli.State {
 		if ready := said(vc, tenancyv1alpha1.ConditionReady); ready != nil && ready.Reason == tenancyv1alpha1.ReasonDeleting {
 			return cli.State{Says: ready.Message}

@@ -48,11 +48,15 @@ func (c *verbs) kubeconfig() *cobra.Command {
 		Use:   "kubeconfig NAME",
 		Short: "Print a kubeconfig of a tenant: its administrator's, or one of a user that ends soon",
 		Long: `kubeconfig prints the administrator's kubeconfig of a tenant. With --username it prints one of a user, with a certificate that the tenant's own
-control plane signs and that ends soon: what the user may do there, RoleBindings of the tenant say.`,
+control plane signs and that ends soon: what the user may do there, RoleBindings of the tenant say. A terminal, which keeps what it
+shows, gets none: have it written to a file.`,
 		Example: `  kubectl vc kubeconfig acme >acme.kubeconfig
   kubectl vc kubeconfig acme --username anna --group developers --for 8h >anna.kubeconfig`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			if err := c.NoTerminal("a kubeconfig", "kubectl vc kubeconfig "+args[0]+" >FILE, or kubectl vc exec "+args[0]); err != nil {
+				return err
+			}
 			cluster, vc, err := c.Get(command.Context(), args[0])
 			if err != nil {
 				return err

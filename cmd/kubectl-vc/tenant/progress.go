@@ -30,6 +30,9 @@ func (c *verbs) follow(ctx context.Context, cluster client.Client, wished *tenan
 	})
 }
 
+// waitsForManager is said where vc-manager has not seen a change.
+const waitsForManager = "waiting for vc-manager: kubectl -n vc-manager get pods"
+
 // partConditions are those of the parts of a control plane, in the order in which they are made.
 var partConditions = []string{
 	tenancyv1alpha1.ConditionCertificatesValid, tenancyv1alpha1.ConditionEtcdReady, tenancyv1alpha1.ConditionAPIServerReady, tenancyv1alpha1.ConditionControllerManagerReady,
@@ -50,7 +53,7 @@ func provisioned(vc *tenancyv1alpha1.VirtualCluster) cli.State {
 	upToDate := said(vc, tenancyv1alpha1.ConditionUpToDate)
 	switch {
 	case upToDate == nil:
-		return cli.State{Says: "waiting for vc-manager: kubectl -n vc-manager get pods"}
+		return cli.State{Says: waitsForManager}
 	case upToDate.Status == metav1.ConditionTrue:
 		return cli.State{Done: true, Says: "all parts are as they are to be, of version " + vc.Status.Version}
 	case upToDate.Reason == tenancyv1alpha1.ReasonPaused && vc.Spec.Paused:

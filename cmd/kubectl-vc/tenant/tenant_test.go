@@ -64,6 +64,13 @@ func TestHowFar(t *testing.T) {
 		"three Jobs have failed":         {vc: vctest.Tenant(restoring, vctest.IsNot("UpToDate", "Failed", "3 Jobs have failed")), of: restored, want: cli.State{Refused: true, Says: "3 Jobs have failed"}},
 		"restored from another one":      {vc: vctest.Tenant(restoring, vctest.Is("UpToDate")), of: restored, want: cli.State{Says: "waiting for vc-manager"}},
 		"a restore that is refused":      {vc: vctest.Tenant(restoring, vctest.IsNot("UpToDate", "Invalid", "no such backup")), of: restored, want: cli.State{Refused: true, Says: "no such backup"}},
+		"a backup is being made":         {vc: vctest.Tenant(backingUp, vctest.IsNot("BackedUp", "Progressing", "it runs")), of: backedUp, want: cli.State{Says: "it runs"}},
+		"a backup that failed":           {vc: vctest.Tenant(backingUp, vctest.IsNot("BackedUp", "Failed", "no room")), of: backedUp, want: cli.State{Refused: true, Says: "no room"}},
+		"a backup of before":             {vc: vctest.Tenant(backedUpAt("etcd-backup-20261128-215959"), vctest.Is("BackedUp")), of: backedUp, want: cli.State{Says: "waiting for vc-manager: kubectl -n vc-manager get pods"}},
+		"a backup that is whole": {
+			vc: vctest.Tenant(backedUpAt("etcd-backup-20261128-220000"), vctest.Is("BackedUp")), of: backedUp,
+			want: cli.State{Done: true, Says: "etcd-backup-20261128-220000 is whole: kubectl vc restore acme -n tenants etcd-backup-20261128-220000 makes its etcd anew of it"},
+		},
 		"restored from the one in place": {vc: vctest.Tenant(func(vc *tenancyv1alpha1.VirtualCluster) { restoring(vc); vc.Status.RestoredFrom = "b" }, vctest.Is("UpToDate")), of: restored, want: cli.State{Done: true, Says: whole}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +94,17 @@ func distrusting(vc *tenancyv1alpha1.VirtualCluster) {
 	vc.Spec.DistrustAfter = ptr.To(metav1.Now())
 }
 
+func backingUp(vc *tenancyv1alpha1.VirtualCluster) {
+	vc.Spec.BackupAfter = ptr.To(metav1.NewTime(time.Date(2026, 11, 28, 22, 0, 0, 0, time.UTC)))
+}
+
+func backedUpAt(name string) func(vc *tenancyv1alpha1.VirtualCluster) {
+	return func(vc *tenancyv1alpha1.VirtualCluster) {
+		backingUp(vc)
+		vc.Status.LastBackupName = name
+	}
+}
+
 func restoring(vc *tenancyv1alpha1.VirtualCluster) { vc.Spec.RestoreFrom = "b" }
 
 // TestWishes: what verbs change, and what they refuse without asking anybody.
@@ -102,8 +120,10 @@ func TestWishes(t *testing.T) {
 		value string
 		// rotated is the reason of condition Rotated where it is False.
 		rotated string
-		want    tenancyv1alpha1.VirtualClusterSpec
-		err     string
+		// said is a condition that is True.
+		said string
+		want tenancyv1alpha1.VirtualClusterSpec
+		err  string
 	}{
 		"pause":                          {verb: "pause", of: made, want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", Paused: true}},
 		"resume":                         {verb: "resume", of: tenancyv1alpha1.VirtualClusterSpec{Paused: true}},
@@ -124,6 +144,13 @@ func TestWishes(t *testing.T) {
 			verb: "rotate", of: rotatedSpec, rotated: "Issuing", value: "true",
 			want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RotateAfter: rotatedSpec.RotateAfter, DistrustAfter: at},
 		},
+		"backup":                {verb: "backup", of: made, said: "BackedUp", want: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", BackupAfter: at}},
+		"backup without room":   {verb: "backup", of: made, err: "vc-manager makes no backups of it: they need spec.backup of ClusterVersion v1.37"},
+		"backup of an imported": {verb: "backup", err: "its control plane is imported: whoever runs it backs it up"},
+		"backup of a paused one": {
+			verb: "backup", of: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", Paused: true}, said: "BackedUp",
+			err: "it is paused, and its etcd does not run: kubectl vc resume acme -n tenants",
+		},
 		"restore again": {
 			verb: "restore", of: tenancyv1alpha1.VirtualClusterSpec{ClusterVersionName: "v1.37", RestoreFrom: "backup"},
 			err: "spec.restoreFrom names it already; to restore from it again clear that, and wait until status.restoredFrom is clear: " +
@@ -140,6 +167,9 @@ func TestWishes(t *testing.T) {
 				vc := &tenancyv1alpha1.VirtualCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "tenants", Name: "acme"}, Spec: *test.of.DeepCopy()}
 				if test.rotated != "" {
 					vc.Status.Conditions = []metav1.Condition{vctest.IsNot("Rotated", test.rotated, "")}
+				}
+				if test.said != "" {
+					vc.Status.Conditions = append(vc.Status.Conditions, vctest.Is(test.said))
 				}
 				err := change.wish(vc, []string{"acme", "backup"}, test.value, now)
 				if test.err != "" {

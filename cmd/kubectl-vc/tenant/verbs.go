@@ -14,7 +14,11 @@ func Commands(shared *cli.CLI) []*cobra.Command {
 	c := &verbs{shared}
 	commands := []*cobra.Command{c.create(), c.delete(), c.kubeconfig(), c.exec(), c.list(), c.describe()}
 	for _, change := range changes() {
-		commands = append(commands, c.change(&change))
+		command := c.change(&change)
+		if command.Name() == "backup" {
+			c.addSnapshot(command)
+		}
+		commands = append(commands, command)
 	}
 	return commands
 }

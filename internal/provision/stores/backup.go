@@ -101,20 +101,35 @@ func (b *Backups) runs() bool {
 	return slices.ContainsFunc(b.made, func(job batchv1.Job) bool { became, _ := b.outcomeOf(&job); return became == running })
 }
 
-// newest returns when the newest backup was whole, nil for none.
-func (b *Backups) newest() *metav1.Time {
+// newest returns the newest backup that is whole, with when it was, "" and nil for none.
+func (b *Backups) newest() (name string, whole *metav1.Time) {
 	for i := range b.made {
 		if became, at := b.outcomeOf(&b.made[i]); became == complete {
-			return ptr.To(metav1.NewTime(at))
+			return b.made[i].Name, ptr.To(metav1.NewTime(at))
 		}
 	}
-	return nil
+	return "", nil
+}
+
+// isOwed reports whether a backup of that name, "" for none, is older than the one that spec.backupAfter wishes for.
+func (b *Backups) isOwed(name string) bool {
+	after := b.store.plane.Tenant.Spec.BackupAfter
+	return after != nil && controlplane.BackupBegun(name).Before(after.Time)
+}
+
+// last returns the name of the backup that was begun last, whatever became of it, "" for none.
+func (b *Backups) last() string {
+	if len(b.made) == 0 {
+		return ""
+	}
+	return b.made[0].Name
 }
 
 // Kept is what is known of the backups of a control plane.
 type Kept struct {
-	// Newest is when the newest one was whole, nil for none.
+	// Newest is when the newest one was whole, and Name its name, nil and "" for none.
 	Newest *metav1.Time
+	Name   string
 	// Why is why they are not as they are to be, the zero Reason when they are.
 	Why tenancy.Reason
 	// Again is after how long they are looked at again, 0 where an event tells.
@@ -127,7 +142,8 @@ func (b *Backups) KeepUp(ctx context.Context) (*Kept, error) {
 	if b.store.plane.Version.Spec.Backup == nil {
 		return nil, nil
 	}
-	kept := &Kept{Newest: b.newest()}
+	kept := &Kept{}
+	kept.Name, kept.Newest = b.newest()
 	due, err := b.due()
 	if err != nil {
 		kept.Why = tenancy.Reason{Reason: tenancyv1alpha1.ReasonInvalid, Message: fmt.Sprintf(
@@ -167,6 +183,9 @@ func (b *Backups) makeAt(ctx context.Context, due time.Time, to string) (time.Ti
 			due = at.Add(retryPeriod)
 		}
 	}
+	if after := b.store.plane.Tenant.Spec.BackupAfter; b.isOwed(b.last()) && after.Time.Before(due) {
+		due = after.Time
+	}
 	if b.runs() {
 		return now.Add(controlplane.BackupTime), b.state(), nil // its end is an event
 	}
@@ -183,11 +202,14 @@ func (b *Backups) state() tenancy.Reason {
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "There is no backup yet"}
 	}
 	newest := &b.made[0]
+	whole, _ := b.newest()
 	switch became, _ := b.outcomeOf(newest); {
+	case became != running && b.isOwed(newest.Name):
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is made once spec.backupAfter has come, and the API servers are what they are to be"}
 	case became == failed:
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: fmt.Sprintf(
 			"%s failed, and is made again in %v: kubectl -n %s logs job/%s", newest.Name, retryPeriod, b.store.plane.Namespace, newest.Name)}
-	case became == running && b.newest() == nil:
+	case became == running && (whole == "" || b.isOwed(whole)):
 		return b.waitsFor(newest)
 	default:
 		return tenancy.Reason{} // the one before is whole while another one is made

@@ -106,6 +106,7 @@ var (
 	Silent     = Says(corev1.NodeReady, corev1.ConditionUnknown, superclusters.ReasonSuperClusterUnreachable, "no route to host")
 	IsLeft     = Says(schedulerv1alpha1.NodeDrained, corev1.ConditionTrue, superclusters.ReasonDrained, "No namespace is placed here")
 	IsNotLeft  = Says(schedulerv1alpha1.NodeDrained, corev1.ConditionFalse, superclusters.ReasonDraining, "Namespaces that are still placed here: 2")
+	NoRoomElse = Says(schedulerv1alpha1.NodeReplaceable, corev1.ConditionFalse, superclusters.ReasonNoRoomElsewhere, "If it were lost, 1 of 2 namespaces would wait for cpu=2")
 	HasVolumes = Says(schedulerv1alpha1.NodeDrained, corev1.ConditionFalse, superclusters.ReasonVolumesStay, "kept for their volumes: 1")
 )
 
@@ -154,7 +155,7 @@ func Placements() []*schedulerv1alpha1.NamespacePlacement {
 func Pool() *simulation.Pool {
 	gpu := func(node *corev1.Node) { node.Status.Allocatable["nvidia.com/gpu"] = builders.Resources("x", "8")["x"] }
 	return &simulation.Pool{Placements: Placements(), Nodes: []*corev1.Node{
-		SuperNode("r1", gpu), SuperNode("r2", Drains, IsNotLeft), SuperNode("r3", Cordoned, Drains, IsLeft), SuperNode("r4", Silent),
+		SuperNode("r1", gpu, NoRoomElse), SuperNode("r2", Drains, IsNotLeft), SuperNode("r3", Cordoned, Drains, IsLeft), SuperNode("r4", Silent),
 		SuperNode("r5", Tainted("example.com/gpu", corev1.TaintEffectNoSchedule), func(node *corev1.Node) {
 			node.Status.Allocatable = builders.Resources("cpu", "15890m", "memory", "64379560Ki")
 		}),

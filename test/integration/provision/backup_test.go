@@ -71,6 +71,14 @@ func TestBackups(t *testing.T) {
 	w.remembers(t, "kept", "of-the-older-version")
 	w.forgot(t, "of-the-next-version")
 
+	out, said, err := w.vc(t, "backup", "acme")
+	require.NoError(t, err, said)
+	require.Equal(t, "virtualcluster.tenancy.x-k8s.io/acme backed up\n", out)
+	made = w.backups(t)
+	newest := made[len(made)-1].Name
+	require.Contains(t, said, newest+" is whole: kubectl vc restore acme -n default "+newest)
+	require.Equal(t, newest, w.current(t).Status.LastBackupName)
+
 	claims := &unstructured.UnstructuredList{}
 	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
 	require.NoError(t, w.client.List(t.Context(), claims, client.InNamespace(root)))

@@ -117,7 +117,7 @@ func (w *world) usesCLI(t *testing.T) {
 	t.Helper()
 	_, said, err := w.vc(t, "resume", "acme", "--timeout=2s")
 	require.Error(t, err)
-	require.Contains(t, said, "acme is not there after 2s: waiting for vc-scheduler")
+	require.Contains(t, said, "acme is not resumed after 2s: waiting for vc-scheduler")
 	w.serves(t)
 	out, said, err := w.vc(t, "resume", "acme")
 	require.NoError(t, err, said)
