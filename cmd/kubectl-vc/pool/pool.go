@@ -279,8 +279,8 @@ func messagesOf(node *corev1.Node) (messages []string) {
 	return messages
 }
 
-// share returns what is reserved of what there is, and how much that is of a hundred.
-func share(name corev1.ResourceName, reserved, all slice.Amounts) string {
+// Share returns what is reserved of what there is, and how much that is of a hundred.
+func Share(name corev1.ResourceName, reserved, all slice.Amounts) string {
 	of := text.Brief(name, reserved[name]) + "/" + text.Brief(name, all[name])
 	if all[name] == 0 {
 		return of
@@ -304,7 +304,7 @@ func printPool(p *page.Page, all []Row, wide bool) {
 		one := &all[i]
 		free := one.Allocatable.Minus(one.Reserved)
 		row := []string{
-			one.Name, strings.Join(one.Status, ","), share(corev1.ResourceCPU, one.Reserved, one.Allocatable), share(corev1.ResourceMemory, one.Reserved, one.Allocatable),
+			one.Name, strings.Join(one.Status, ","), Share(corev1.ResourceCPU, one.Reserved, one.Allocatable), Share(corev1.ResourceMemory, one.Reserved, one.Allocatable),
 			text.Brief(corev1.ResourceCPU, free[corev1.ResourceCPU]) + " " + text.Brief(corev1.ResourceMemory, free[corev1.ResourceMemory]),
 			strconv.Itoa(one.Namespaces), strconv.Itoa(one.Tenants), strconv.Itoa(one.Leaving),
 		}
@@ -320,7 +320,7 @@ func (one *Row) others() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(one.Reserved.Plus(one.Allocatable))) {
 		if !isMain(name) {
-			parts = append(parts, string(name)+" "+share(name, one.Reserved, one.Allocatable))
+			parts = append(parts, string(name)+" "+Share(name, one.Reserved, one.Allocatable))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -335,7 +335,7 @@ func printSuperCluster(p *page.Page, one *Row) {
 	p.Line("")
 	p.Row("RESOURCE", "RESERVED", "FREE")
 	for _, name := range slices.Sorted(maps.Keys(one.Reserved.Plus(one.Allocatable))) {
-		p.Row(text.Cells(string(name), share(name, one.Reserved, one.Allocatable), text.Brief(name, one.Allocatable.Minus(one.Reserved)[name]))...)
+		p.Row(text.Cells(string(name), Share(name, one.Reserved, one.Allocatable), text.Brief(name, one.Allocatable.Minus(one.Reserved)[name]))...)
 	}
 	p.Line("")
 	if len(one.Holdings) == 0 {

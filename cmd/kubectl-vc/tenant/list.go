@@ -186,6 +186,11 @@ func of(name corev1.ResourceName, reserved, quota slice.Amounts) string {
 	return text.Brief(name, reserved[name]) + "/" + text.Brief(name, quota[name])
 }
 
+// Brief returns what a tenant has of its quotas.
+func (row *Row) Brief() string {
+	return "cpu " + of(corev1.ResourceCPU, row.reserved, row.quota) + ", memory " + of(corev1.ResourceMemory, row.reserved, row.quota)
+}
+
 // printTenants prints a row for each tenant.
 func printTenants(p *page.Page, rows []Row, all, wide bool, now time.Time) {
 	header := []string{"NAME", "VERSION", "STATUS", "NAMESPACES", "CPU", "MEMORY", "WAITING", "AGE"}
