@@ -29,6 +29,8 @@ const (
 	mostLines     = 100
 	// whole is a bar of which the shares are parts.
 	whole = 10_000
+	// mostShare is where more is reserved than that many times what there is.
+	mostShare = 100 * whole
 )
 
 // facts is what there is to show, read at one moment. Nobody changes it.
@@ -302,7 +304,7 @@ func (s *snapshot) shares(amounts, all slice.Amounts) []int {
 		case all[name] == 0:
 			shares[i] = whole
 		default:
-			shares[i] = int(min(float64(amounts[name])/float64(all[name]), 100) * whole)
+			shares[i] = int(min(float64(amounts[name])*whole/float64(all[name]), mostShare))
 		}
 	}
 	return shares
