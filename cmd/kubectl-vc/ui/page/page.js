@@ -18,7 +18,7 @@ function el(tag, properties, ...children) {
 }
 
 function put(element, ...children) {
-  element.replaceChildren(...children.flat().filter((c) => c !== undefined && c !== '' && c !== false)
+  element.replaceChildren(...children.flat(Infinity).filter((c) => c !== undefined && c !== '' && c !== false)
     .map((c) => (c instanceof Node ? c : document.createTextNode(visible(c)))));
 }
 
@@ -43,9 +43,9 @@ const tenantOf = (index) => state.pool.tenants[index] ?? { letters: '?', colour:
 const mark = (tenant) => el('span', { class: `mark c${tenant.colour}`, 'aria-hidden': 'true' }, tenant.letters);
 
 function segment(bar, s, scale, isOthers) {
-  const tenant = isOthers ? { letters: `+${s.tenant}`, name: count(s.tenant, 'other tenant', 'other tenants'), key: '' } : tenantOf(s.tenant);
+  const tenant = isOthers ? { letters: `+${s.tenant}`, name: 'other tenants', key: '' } : tenantOf(s.tenant);
   const share = s.share[state.resource], width = share * scale, leaves = s.leaves?.[state.resource] ?? 0;
-  const words = `${tenant.name}: ${count(s.slices, 'slice', 'slices')}, ${s.text}${s.going ? `, of which ${s.going} is to leave` : ''}`;
+  const words = `${tenant.letters} ${tenant.name}: ${count(s.slices, 'slice', 'slices')}, ${s.text}${s.going ? `, of which ${s.going} is to leave` : ''}`;
   const button = el('button', {
     type: 'button', class: `seg ${isOthers ? '' : `c${tenant.colour}`} ${width < 2.4 ? 'thin' : ''}`, tabindex: '-1', title: words, 'aria-label': words,
     'data-k': `seg ${bar.name} ${tenant.key}`, 'data-tenant': tenant.key,
@@ -92,9 +92,9 @@ function barOf(bar) {
       bar.version && el('span', { class: 'soft' }, bar.version),
       el('span', { class: 'figures' }, bar.figures.flatMap((figure, i) => (i > 1 && i !== r ? [] : [i ? '  ·  ' : '', `${state.pool.resources[i]} `, el(i === r ? 'b' : 'span', {}, figure)]))),
       el('button', {
-        type: 'button', class: 'quiet', 'data-k': `drain ${bar.name}`, 'aria-pressed': String(isDrained), 'aria-label': `Try a drain of ${bar.name}`, 'aria-busy': isTrying && 'true',
+        type: 'button', class: 'quiet', 'data-k': `drain ${bar.name}`, 'aria-label': isDrained ? `End the trial of ${bar.name}` : `Try a drain of ${bar.name}`, 'aria-busy': isTrying && 'true',
         click: () => (isDrained ? endTrial() : tryDrain(bar.name)),
-      }, isTrying ? 'trying …' : 'Try a drain')),
+      }, isTrying ? 'trying …' : isDrained ? 'End the trial' : 'Try a drain')),
     el('div', { class: 'bar', role: 'group', 'aria-label': words }, parts),
     bar.keptText && el('p', { class: 'below' }, `headroom ${bar.keptText}`),
     coming && el('p', { class: 'below would' }, `${count(coming.slices, 'slice', 'slices')} would come: ${coming.text}`),
@@ -339,8 +339,8 @@ const drawers = {
     el('p', {}, byKey(what.key).status?.join(', ')),
     found.about ? tree(found.about) : el('p', {}, `There is no VirtualCluster of root namespace ${found.key}.`),
     el('h3', {}, `Namespaces (${found.rows})`),
-    found.rows ? table('Namespaces', ['Namespace', 'Slices', 'Reserved', 'Where|why', ''], found.namespaces.map((n) => [
-      namespaceLink(found.key, n.name, 'of'), n.slices, n.reserved, n.where || '-', n.waits && el('span', { class: 'chip warn' }, 'waits')]), found.rows)
+    found.rows ? table('Namespaces', ['Namespace', 'Slices', 'Reserved', 'Where|why', 'State'], found.namespaces.map((n) => [
+      namespaceLink(found.key, n.name, 'of'), n.slices, n.reserved, n.where || '-', n.waits ? el('span', { class: 'chip warn' }, 'waits') : 'placed']), found.rows)
       : el('p', { class: 'none' }, 'No namespace has a ResourceQuota with cpu or memory.'),
   ],
   namespace: (found, what) => [el('p', {}, 'of tenant ', ...tenantCell(byKey(what.key), 'drawer').slice(1)), tree(found)],
