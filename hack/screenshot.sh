@@ -18,6 +18,7 @@ program_port() { if [[ $1 == syncer-r3 ]]; then port 96; else two_program_port "
 # quota TENANT NAMESPACE CPU MEMORY: a namespace with that quota.
 quota() {
   kubectl --kubeconfig "$1.kubeconfig" create namespace "$2"
+  kubectl --kubeconfig "$1.kubeconfig" annotate namespace "$2" scheduler.tenancy.x-k8s.io/slice='{"cpu":"500m","memory":"512Mi"}'
   kubectl --kubeconfig "$1.kubeconfig" -n "$2" create quota all --hard="cpu=$3,memory=$4"
 }
 
@@ -43,11 +44,11 @@ done
 set_up_programs
 wait_pool
 step "Tenants set quotas, of which one does not fit"
-quota acme shop 4 6Gi
+quota acme shop 5 5Gi
 quota beta data 3 3Gi
-quota gamma ci 5 2Gi
-quota acme web 2 2Gi
-quota beta api 1 1Gi
+quota gamma ci 4 4Gi
+quota acme web 1 1Gi
+quota beta api 1500m 1Gi
 meta wait nsp --all --all-namespaces --for=condition=Placed --timeout=120s
 quota gamma training 16 16Gi
 meta wait nsp training -n "$(cluster_key gamma)" --for=create --timeout=60s

@@ -3,8 +3,15 @@
 package browser
 
 import (
+	"bytes"
 	"flag"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -34,7 +41,27 @@ func TestScreenshot(t *testing.T) {
 		p.until(`document.querySelector('#drawer-body table, #drawer-body .tree, #drained:not([hidden])') !== null`)
 	}
 	p.do(chromedp.EmulateViewport(int64(*width), int64(of[int](p, `document.documentElement.scrollHeight`)), chromedp.EmulateScale(1)))
-	image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	captured, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(*screenshot, image, 0o644)) //nolint:gosec // it is for everybody
+	picture, err := png.Decode(bytes.NewReader(captured))
+	require.NoError(t, err)
+	file, err := os.Create(*screenshot)
+	require.NoError(t, err)
+	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(file, indexed(picture)))
+	require.NoError(t, file.Close())
+}
+
+// indexed returns a picture in its 256 colours that are there most, which is a third of the bytes.
+func indexed(picture image.Image) image.Image {
+	const most = 256
+	bounds, counts := picture.Bounds(), map[color.Color]int{}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			counts[picture.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return counts[b] - counts[a] })
+	to := image.NewPaletted(bounds, colours[:min(len(colours), most)])
+	draw.Draw(to, bounds, picture, bounds.Min, draw.Src)
+	return to
 }

@@ -77,7 +77,8 @@ function barOf(bar) {
     part.style.width = `${coming.share[r] * scale}%`;
     parts.push(part);
   }
-  parts.push(el('span', { class: 'rest' }, bar.free === 'nothing' ? 'full' : `free ${bar.free}`));
+  const free = bar.free.split(' ').find((part) => part.startsWith(`${state.pool.resources[r]}=`));
+  parts.push(el('span', { class: 'rest', title: `free ${bar.free}` }, coming ? '' : free ? `free ${free}` : 'full'));
   if (kept > 0) {
     const part = el('span', { class: 'kept part', title: `headroom ${bar.keptText}` });
     part.style.width = `${kept}%`;
@@ -206,7 +207,8 @@ function drawHead() {
   }
   $('notes').hidden = !pool.notes?.length;
   if ($('notes').textContent !== (pool.notes ?? []).join('; ')) put($('notes'), (pool.notes ?? []).join('; '));
-  say(pool.waitingAll ? `${count(pool.waitingAll, 'namespace waits', 'namespaces wait')}` : 'Nothing waits');
+  if (state.waiting !== pool.waitingAll) say(pool.waitingAll ? count(pool.waitingAll, 'namespace waits', 'namespaces wait') : 'Nothing waits');
+  state.waiting = pool.waitingAll;
 }
 
 function draw() {
@@ -221,7 +223,8 @@ function draw() {
 
 // ---- what is asked for ----
 
-let asking = new AbortController();
+let asking = new AbortController(); // of the drain that is tried
+let explaining = new AbortController(); // of what the drawer has tried
 
 async function ask(path, parameters, signal) {
   const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`, { signal });
@@ -244,6 +247,7 @@ async function tryDrain(name) {
   }
   state.trying = '';
   draw();
+  say(trialWords(state.trial));
   $('drained-title').focus();
   $('drained').scrollIntoView({ block: 'nearest' });
 }
@@ -295,7 +299,14 @@ function show(what) {
   turn();
 }
 
+// left ends what was tried for what the drawer showed.
+function left() {
+  explaining.abort();
+  explaining = new AbortController();
+}
+
 async function turn() {
+  left();
   const what = stack.at(-1);
   shown = '';
   put($('drawer-title'), what.kind === 'tenant' ? [mark(byKey(what.key)), ` Tenant ${byKey(what.key).name}`]
@@ -347,17 +358,17 @@ const drawers = {
 };
 
 async function explain(what) {
-  const put2 = (...children) => keeping(() => put($('drawer-more'), ...children));
-  put2(el('p', { class: 'none', role: 'status' }, 'trying in memory …'));
+  const draw = (...children) => keeping(() => put($('drawer-more'), ...children));
+  draw(el('p', { class: 'none', role: 'status' }, 'trying in memory …'));
   let text;
   try {
-    ({ text } = await ask('explain', { key: what.key, name: what.name }));
+    ({ text } = await ask('explain', { key: what.key, name: what.name }, explaining.signal));
   } catch (failure) {
     text = failure.message;
   }
   if (what !== stack.at(-1)) return;
   const lines = text.trim().split('\n');
-  put2(el('h3', { tabindex: '-1', id: 'explained' }, 'kubectl vc explain'), el('pre', {}, lines.flatMap((line) => [line, el('br')])));
+  draw(el('h3', { tabindex: '-1', id: 'explained' }, 'kubectl vc explain'), el('pre', {}, lines.flatMap((line) => [line, el('br')])));
   $('explained').focus();
 }
 
@@ -365,6 +376,7 @@ $('drawer-close').addEventListener('click', () => drawer.close());
 $('drawer-back').addEventListener('click', () => { stack.pop(); turn(); });
 drawer.addEventListener('click', (event) => { if (event.target === drawer) drawer.close(); });
 drawer.addEventListener('close', () => {
+  left();
   stack = [];
   const key = drawer.dataset.from;
   if (key) document.querySelector(`[data-k="${CSS.escape(key)}"]`)?.focus();
