@@ -60,7 +60,7 @@ func newServer(ctx context.Context, c *cli.CLI, hub *hub, cfg *config.KubeSchedu
 // path returns what all paths begin with.
 func (s *server) path() string { return "/" + s.token + "/" }
 
-// handler returns what answers: only a browser that asks for this server by the path that was printed.
+// handler returns what answers, GET alone: only a browser that asks for this server by the path that was printed.
 func (s *server) handler() http.Handler {
 	files, _ := fs.Sub(embedded, "page") // it is there
 	mux := http.NewServeMux()
@@ -88,7 +88,7 @@ func keyOf(r *http.Request) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.FormValue("key"), Name: r.FormValue("name")}
 }
 
-// checked answers what asks for this server by one of its names, from no other page, with the token, and changes nothing.
+// checked answers what asks for this server by one of its names, from no other page, and with the token.
 func (s *server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -106,9 +106,6 @@ func (s *server) checked(next http.Handler) http.Handler {
 			http.Error(w, "another page asks for this one", http.StatusForbidden)
 		case subtle.ConstantTimeCompare([]byte(first), []byte(s.token)) != 1:
 			http.NotFound(w, r)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			header.Set("Allow", "GET, HEAD")
-			http.Error(w, "nothing can be changed here", http.StatusMethodNotAllowed)
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -197,7 +197,8 @@ $('find').addEventListener('input', () => keeping(drawLists));
 
 function drawHead() {
   const pool = state.pool, clusters = count(pool.superClusters.length, 'super cluster', 'super clusters');
-  put($('summary'), `${clusters} · ${count(pool.tenants.length, 'tenant', 'tenants')} · ${count(pool.namespaces, 'namespace', 'namespaces')} · ${pool.resources[state.resource]} ${pool.total[state.resource]} reserved`);
+  put($('summary'), `${clusters} · ${count(pool.tenants.length, 'tenant', 'tenants')} · ${count(pool.namespaces, 'namespace', 'namespaces')} · ${pool.resources[state.resource]} ${pool.total[state.resource]} reserved · `,
+    el('a', { href: '#waiting-title', 'data-k': 'to waiting' }, `${pool.waitingAll} waiting`), ' · ', el('a', { href: '#leaving-title', 'data-k': 'to leaving' }, `${pool.leavingAll} leaving`));
   const names = pool.resources.join();
   if ($('resources').dataset.names !== names) {
     $('resources').dataset.names = names;
