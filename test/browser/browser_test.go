@@ -197,10 +197,16 @@ func TestKeyboard(t *testing.T) {
 		}
 	}
 	for _, step := range []struct{ key, want string }{
-		{kb.ArrowRight, "B tenants/beta: 4 slices, cpu=8 memory=16Gi"}, {kb.ArrowRight, "G tenants/gamma: 8 slices"}, {kb.ArrowRight, "G tenants/gamma: 8 slices"},
-		{kb.Home, "A tenants/acme: 6 slices"}, {kb.ArrowUp, "A tenants/acme: 6 slices"}, {kb.End, "G tenants/gamma: 8 slices"},
-		{kb.ArrowDown, "AU tenants/aurora: 3 slices"}, {kb.ArrowDown, "B tenants/beta: 0 slices, cpu=6 memory=12Gi, of which cpu=6 memory=12Gi is to leave"},
-		{kb.ArrowLeft, "B tenants/beta: 0 slices"}, {kb.ArrowUp, "A tenants/acme: 8 slices"},
+		{kb.ArrowRight, "B tenants/beta: 4 slices, cpu=8 memory=16Gi"},
+		{kb.ArrowRight, "G tenants/gamma: 8 slices"},
+		{kb.ArrowRight, "G tenants/gamma: 8 slices"},
+		{kb.Home, "A tenants/acme: 6 slices"},
+		{kb.ArrowUp, "A tenants/acme: 6 slices"},
+		{kb.End, "G tenants/gamma: 8 slices"},
+		{kb.ArrowDown, "AU tenants/aurora: 3 slices"},
+		{kb.ArrowDown, "B tenants/beta: 0 slices, cpu=6 memory=12Gi, of which cpu=6 memory=12Gi is to leave"},
+		{kb.ArrowLeft, "B tenants/beta: 0 slices"},
+		{kb.ArrowUp, "A tenants/acme: 8 slices"},
 	} {
 		p.press(step.key)
 		require.True(t, strings.HasPrefix(p.focused(), step.want), "%s: %s", step.want, p.focused())
