@@ -49,8 +49,8 @@ func started(t *testing.T, from source) (url string, s *server) {
 	return "http://" + listener.Addr().String() + s.path(), s
 }
 
-// get asks, and returns the status and the body.
-func get(t *testing.T, url string, change func(*http.Request)) (*http.Response, string) {
+// get asks, and returns what is answered.
+func get(t *testing.T, url string, change func(*http.Request)) (status int, header http.Header, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	require.NoError(t, err)
@@ -60,9 +60,9 @@ func get(t *testing.T, url string, change func(*http.Request)) (*http.Response, 
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
+	read, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return response, string(body)
+	return response.StatusCode, response.Header, string(read)
 }
 
 // TestWhoIsAnswered: a browser that asks by the address that was printed is, and nobody else: not a page of another site, not
@@ -73,7 +73,7 @@ func TestWhoIsAnswered(t *testing.T) {
 	of := strings.TrimSuffix(url, "TOKENTOKENTOKEN/")
 	port := of[strings.LastIndex(of, ":"):]
 	port = strings.TrimSuffix(port, "/")
-	header := func(name, value string) func(*http.Request) {
+	with := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
@@ -84,20 +84,20 @@ func TestWhoIsAnswered(t *testing.T) {
 	}{
 		"the page":                     {path: url, want: 200},
 		"its script":                   {path: url + "page.js", want: 200},
-		"its own question":             {path: url + "tenant?key=" + vctest.AcmeRoot, change: header("Origin", "http://127.0.0.1"+port), want: 200},
+		"its own question":             {path: url + "tenant?key=" + vctest.AcmeRoot, change: with("Origin", "http://127.0.0.1"+port), want: 200},
 		"localhost":                    {path: url, change: host("localhost" + port), want: 200},
 		"HEAD":                         {path: url, change: func(r *http.Request) { r.Method = http.MethodHead }, want: 200},
-		"a bookmark":                   {path: url, change: header("Sec-Fetch-Site", "none"), want: 200},
+		"a bookmark":                   {path: url, change: with("Sec-Fetch-Site", "none"), want: 200},
 		"another host (DNS rebinding)": {path: url, change: host("evil.example.com" + port), want: 403},
 		"another port":                 {path: url, change: host("127.0.0.1:1"), want: 403},
 		"no port":                      {path: url, change: host("127.0.0.1"), want: 403},
-		"another origin":               {path: url, change: header("Origin", "http://evil.example.com"), want: 403},
-		"an origin by another scheme":  {path: url, change: header("Origin", "https://127.0.0.1"+port), want: 403},
-		"no origin":                    {path: url, change: header("Origin", "null"), want: 403},
-		"an empty origin":              {path: url, change: header("Origin", ""), want: 403},
+		"another origin":               {path: url, change: with("Origin", "http://evil.example.com"), want: 403},
+		"an origin by another scheme":  {path: url, change: with("Origin", "https://127.0.0.1"+port), want: 403},
+		"no origin":                    {path: url, change: with("Origin", "null"), want: 403},
+		"an empty origin":              {path: url, change: with("Origin", ""), want: 403},
 		"two origins":                  {path: url, change: func(r *http.Request) { r.Header["Origin"] = []string{"http://127.0.0.1" + port, "null"} }, want: 403},
-		"another site":                 {path: url, change: header("Sec-Fetch-Site", "cross-site"), want: 403},
-		"another port of this machine": {path: url, change: header("Sec-Fetch-Site", "same-site"), want: 403},
+		"another site":                 {path: url, change: with("Sec-Fetch-Site", "cross-site"), want: 403},
+		"another port of this machine": {path: url, change: with("Sec-Fetch-Site", "same-site"), want: 403},
 		"no token":                     {path: of, want: 404},
 		"another token":                {path: of + "TOKENTOKENTOKEM/", want: 404},
 		"more than the token":          {path: of + "TOKENTOKENTOKENX/", want: 404},
@@ -112,14 +112,14 @@ func TestWhoIsAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			response, body := get(t, test.path, test.change)
-			require.Equal(t, test.want, response.StatusCode, body)
-			require.Equal(t, policy, response.Header.Get("Content-Security-Policy"))
+			status, header, body := get(t, test.path, test.change)
+			require.Equal(t, test.want, status, body)
+			require.Equal(t, policy, header.Get("Content-Security-Policy"))
 			if test.want == http.StatusOK {
-				require.Equal(t, "no-store", response.Header.Get("Cache-Control"))
+				require.Equal(t, "no-store", header.Get("Cache-Control"))
 			}
-			require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
-			require.Equal(t, "no-referrer", response.Header.Get("Referrer-Policy"))
+			require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"))
+			require.Equal(t, "no-referrer", header.Get("Referrer-Policy"))
 		})
 	}
 }
@@ -150,7 +150,7 @@ func stream(t *testing.T, url string, headers ...string) (status int, next func(
 	for _, id := range headers {
 		request.Header.Set("Last-Event-ID", id)
 	}
-	response, err := http.DefaultClient.Do(request) //nolint:bodyclose // end closes it
+	response, err := http.DefaultClient.Do(request)
 	require.NoError(t, err)
 	lines := bufio.NewReader(response.Body)
 	next = func() (id, data string) {
@@ -243,8 +243,8 @@ func TestOneIsTriedAtATime(t *testing.T) {
 	}
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	<-s.trials
-	found, body := get(t, url+"drain?name=r1", nil)
-	require.Equal(t, http.StatusOK, found.StatusCode, body)
+	status, _, body := get(t, url+"drain?name=r1", nil)
+	require.Equal(t, http.StatusOK, status, body)
 	require.Contains(t, body, `"superCluster":"r1"`)
 	require.Empty(t, s.trials)
 }

@@ -85,7 +85,7 @@ func TestFailing(t *testing.T) {
 		l.failed(t.Context(), nil, apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no")))
 		l.failed(t.Context(), nil, errors.New("last"))
 		require.Equal(t, "last", l.failing(time.Now()))
-		time.Sleep(failedFor + 1)
+		<-time.After(failedFor + 1)
 		require.Empty(t, l.failing(time.Now()))
 	})
 }
