@@ -298,6 +298,20 @@ test-conformance: ## Start the real nodes, run the conformance tests that have n
 bench: ## Run the benchmarks BENCH_COUNT times, in a form that benchstat reads.
 	$(GO) test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) $(BENCH_PACKAGES)
 
+# Needs Chromium. The page is that of bin/kubectl-vc, and axe-core is a file of npm's registry, by its checksum.
+.PHONY: test-ui
+test-ui: bin/axe.min.js build ## Test the page of kubectl vc ui in Chromium: layout, keyboard, what a screen reader gets, axe-core, how soon it is painted: RUN=TestKeyboard.
+	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "test-ui: Chromium is missing" >&2; exit 3; }
+	$(GO) -C test/browser test -tags browser -count 1 -timeout 15m $$TEST_ARGS .
+
+bin/axe.min.js: hack/tools/versions.mk | bin
+	@hack/fetch-axe.sh '$(AXE_VERSION)' '$(AXE_SHA256)' '$@'
+
+# Needs Chromium.
+.PHONY: screenshot
+screenshot: $(POOL_PROGRAMS) ## Start a pool of three tenants on fake nodes, take the picture of docs/images, and take it down.
+	@GO='$(GO)' hack/screenshot.sh docs/images/pool.png
+
 # How many tenants, and pods of each; RATE is in pods a second, 0 for none. Other flags: go run ./test/perf/cmd/perf -h.
 PERF_TENANTS ?= 10
 PERF_PODS    ?= 100

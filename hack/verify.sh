@@ -49,7 +49,7 @@ check_layers() { hack/verify-layers.sh; }
 
 check_tidy() {
   local module failed=0
-  for module in . hack/realnodes hack/release hack/tools hack/tools/conformance hack/tools/logcheck test/monitoring; do
+  for module in . hack/realnodes hack/release hack/tools hack/tools/conformance hack/tools/logcheck test/browser test/monitoring; do
     (cd "$module" && go mod tidy -diff) || { echo "$module: run go mod tidy"; failed=1; }
   done
   return "$failed"
@@ -63,7 +63,7 @@ check_format() {
   return 1
 }
 
-check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./test/... && go -C hack/realnodes vet ./... && go -C hack/release vet -tags charts ./... && go -C test/monitoring vet ./...; }
+check_vet() { go vet ./... && go vet -tags e2e,realnodes,attacks,siege,drills,upgrade ./test/... && go -C hack/realnodes vet ./... && go -C hack/release vet -tags charts ./... && go -C test/monitoring vet ./... && go -C test/browser vet -tags browser ./...; }
 
 check_lint() { bin/golangci-lint run --timeout 20m && (cd hack/release && ../../bin/golangci-lint run --timeout 20m); }
 

@@ -113,6 +113,10 @@ var targets = []target{
 	{name: "versions-1.35", timeout: 2 * time.Hour, make: []string{"test-versions", "MINORS=1.35", "SKIP=" + leftForTheNight}, nightly: true, inputs: dependsOn("test", "hack")},
 	{name: "versions-1.36", timeout: 2 * time.Hour, make: []string{"test-versions", "MINORS=1.36", "SKIP=" + leftForTheNight}, nightly: true, inputs: dependsOn("test", "hack")},
 	{name: "slow", timeout: 3 * time.Hour, make: []string{"test-slow", "SLOW_TIMES=1"}, nightly: true},
+	{
+		name: "ui", timeout: 30 * time.Minute, make: []string{"test-ui"}, again: "make test-ui RUN={test}", nightly: true,
+		touches: []string{"cmd/kubectl-vc/ui", "test/browser"}, inputs: []string{"apis", "cmd/kubectl-vc", "go.mod", "internal", "Makefile", "plugins", "test/browser"},
+	},
 	{name: "fuzz", timeout: 90 * time.Minute, make: []string{"test-fuzz"}, nightly: true, inputs: dependsOn("hack/fuzz.sh")},
 	{name: "vulnerabilities", timeout: 30 * time.Minute, make: []string{"vulnerabilities"}, nightly: true, inputs: dependsOn()},
 	{

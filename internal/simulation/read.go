@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/clusterchoice"
 	"github.com/superpool/superpool/internal/placement"
 	"github.com/superpool/superpool/internal/slice"
@@ -48,6 +49,8 @@ type Pool struct {
 	Nodes []*corev1.Node
 	// Placements are the NamespacePlacements, sorted by tenant and name.
 	Placements []*schedulerv1alpha1.NamespacePlacement
+	// Tenants are the VirtualClusters of files. Live reads none.
+	Tenants []tenancyv1alpha1.VirtualCluster
 	// Invalid is what is wrong with the quota or the slice of a namespace, by NamespacePlacement.
 	Invalid map[types.NamespacedName]string
 	// Ignored counts objects that play no part, by kind.
@@ -72,7 +75,7 @@ func (p *Pool) Drain(names ...string) error {
 // Read reads all files of a directory, and of those below it, that end in .yaml, .yml or .json. They hold any number of
 // objects, one by one or in lists, as kubectl get -o yaml prints them:
 //
-//   - Nodes with the label of virtual Nodes, and NamespacePlacements, of the meta cluster.
+//   - Nodes with the label of virtual Nodes, NamespacePlacements, and VirtualClusters, of the meta cluster.
 //   - Namespaces and ResourceQuotas of tenants: the name of the directory that holds them, below the first one, is the
 //     tenant. They say what a NamespacePlacement of that tenant requests, in place of its spec, or make one. defaults
 //     is the slice size of those that name none.
@@ -203,6 +206,8 @@ func (r *reader) keep(encoded []byte, kind schema.GroupVersionKind, meta *metav1
 		return add(r, encoded, where, "NamespacePlacement", func(np *schedulerv1alpha1.NamespacePlacement) {
 			r.pool.Placements = append(r.pool.Placements, np)
 		})
+	case kind == tenancyv1alpha1.GroupVersion.WithKind("VirtualCluster"):
+		return add(r, encoded, where, "VirtualCluster", func(vc *tenancyv1alpha1.VirtualCluster) { r.pool.Tenants = append(r.pool.Tenants, *vc) })
 	case kind == corev1.SchemeGroupVersion.WithKind("Namespace"):
 		return add(r, encoded, where, "tenant "+tenant+": Namespace", func(namespace *corev1.Namespace) {
 			r.namespaces[types.NamespacedName{Namespace: tenant, Name: namespace.Name}] = namespace

@@ -21,6 +21,7 @@ import (
 	"github.com/superpool/superpool/cmd/kubectl-vc/pool"
 	"github.com/superpool/superpool/cmd/kubectl-vc/report"
 	"github.com/superpool/superpool/cmd/kubectl-vc/tenant"
+	"github.com/superpool/superpool/cmd/kubectl-vc/ui"
 	"github.com/superpool/superpool/internal/page"
 	"github.com/superpool/superpool/internal/version"
 )
@@ -50,7 +51,7 @@ how full super clusters are, and empties them. What kubectl does is not here: ku
 	command.PersistentFlags().VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = !slices.Contains([]string{"kubeconfig", "context", "namespace"}, flag.Name) // kubectl options lists the others
 	})
-	for _, commands := range []func(*cli.CLI) []*cobra.Command{tenant.Commands, pool.Commands, forecast.Commands, install.Commands, report.Commands} {
+	for _, commands := range []func(*cli.CLI) []*cobra.Command{tenant.Commands, pool.Commands, forecast.Commands, install.Commands, report.Commands, ui.Commands} {
 		command.AddCommand(commands(c)...)
 	}
 	return command

@@ -71,6 +71,9 @@ func TestArguments(t *testing.T) {
 		"top nodes":                  "give super-clusters, which is the default, or tenants",
 		"top tenants super-clusters": "give super-clusters, which is the default, or tenants",
 		"top -o name":                "give one of wide, json, yaml",
+		"ui now":                     `unknown command "now"`,
+		"ui --port 99999":            `invalid argument "99999"`,
+		"ui --from /nowhere":         "--from /nowhere: reading objects",
 		"top --sort-by pods":         `--sort-by: "pods" is none of cpu, memory, name`,
 	} {
 		var out bytes.Buffer

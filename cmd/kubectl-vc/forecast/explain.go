@@ -121,19 +121,25 @@ func (c *verbs) say(
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
-	var why *simulation.Explanation
+	why, err := Explain(ctx, c.CLI, cfg, pool, types.NamespacedName{Namespace: root, Name: asked.Name}, pod)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Show(e.format, why, nil, why.Print), why.Err())
+}
+
+// Explain tries what is missing of a namespace, and what there is for a pod, nil for none.
+func Explain(
+	ctx context.Context, c *cli.CLI, cfg *config.KubeSchedulerConfiguration, pool *simulation.Pool, key types.NamespacedName, pod *corev1.Pod,
+) (why *simulation.Explanation, err error) {
 	err = c.Doing(trying(pool), func() error {
-		key := types.NamespacedName{Namespace: root, Name: asked.Name}
 		if why, err = simulation.Explain(quiet(ctx), cfg, pool, key); err != nil || pod == nil {
 			return err //nolint:wrapcheck // it says what was explained
 		}
 		why.Pod, err = simulation.ExplainPod(quiet(ctx), cfg, pool, key, pod)
 		return err //nolint:wrapcheck // as above
 	})
-	if err != nil {
-		return err //nolint:wrapcheck // as above
-	}
-	return errors.Join(c.Show(e.format, why, nil, why.Print), why.Err())
+	return why, err //nolint:wrapcheck // as above
 }
 
 // rootOf returns the root namespace of the tenant, and its VirtualCluster, nil where the namespace that is meant is the

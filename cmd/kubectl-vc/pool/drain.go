@@ -199,7 +199,7 @@ func (c *verbs) drainDry(ctx context.Context, cluster client.Client, name string
 	}
 	_, _ = fmt.Fprintln(c.Out) // as below
 	c.did(name, past, d.dry)
-	if stays, all := staysIn(report, name); len(stays) > 0 {
+	if stays, all := StaysIn(report, name); len(stays) > 0 {
 		return &simulation.DoesNotFit{Namespaces: len(stays), All: all}
 	}
 	return nil
@@ -222,9 +222,9 @@ func (c *verbs) simulated(ctx context.Context, cluster client.Reader, profiles *
 	return forecast.Simulate(ctx, c.CLI, cfg, pool) //nolint:wrapcheck // as above
 }
 
-// staysIn returns what would stay in a super cluster as it fits nowhere else, and how many namespaces have anything there.
+// StaysIn returns what would stay in a super cluster as it fits nowhere else, and how many namespaces have anything there.
 // What waits to grow, or waits elsewhere, is none of it.
-func staysIn(report *simulation.Report, name string) (stays []*simulation.Namespace, all int) {
+func StaysIn(report *simulation.Report, name string) (stays []*simulation.Namespace, all int) {
 	for i := range report.Namespaces {
 		of := &report.Namespaces[i]
 		isThere := slices.Contains(of.Stays, name)
@@ -240,7 +240,7 @@ func staysIn(report *simulation.Report, name string) (stays []*simulation.Namesp
 
 // unfitting returns a question about what is in a super cluster and fits nowhere else, "" where all does.
 func unfitting(report *simulation.Report, name string) string {
-	namespaces, _ := staysIn(report, name)
+	namespaces, _ := StaysIn(report, name)
 	stays := make([]string, 0, len(namespaces))
 	for _, of := range namespaces {
 		stays = append(stays, fmt.Sprintf("%s/%s waits for %s: %s", of.Tenant, of.Name, of.Missing, of.Why))

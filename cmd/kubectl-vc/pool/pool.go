@@ -43,11 +43,11 @@ const (
 
 // poolReport is what pool prints for programs.
 type poolReport struct {
-	SuperClusters []superCluster `json:"superClusters"`
+	SuperClusters []Row `json:"superClusters"`
 }
 
-// superCluster is a super cluster, and who has what there.
-type superCluster struct {
+// Row is a super cluster, and who has what there.
+type Row struct {
 	// SuperCluster has its name, why it takes nothing new, and how much of each resource is reserved.
 	simulation.SuperCluster
 	// Status begins with Ready, NotReady or Missing.
@@ -65,7 +65,9 @@ type superCluster struct {
 	// about.
 	Holdings []holding.Holding `json:"holdings,omitempty"`
 
-	reserved, allocatable slice.Amounts
+	// Reserved is all that is reserved, of Allocatable.
+	Reserved    slice.Amounts `json:"-"`
+	Allocatable slice.Amounts `json:"-"`
 }
 
 // pool returns the command that shows super clusters.
@@ -124,14 +126,14 @@ func (c *verbs) showPool(ctx context.Context, args []string, format cli.Output) 
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
-	all := survey(pool, named)
+	all := Survey(pool, named)
 	switch {
 	case len(args) == 0 && len(all) == 0:
-		return c.ShowNone(format, poolReport{SuperClusters: []superCluster{}}, noSuperClusters)
+		return c.ShowNone(format, poolReport{SuperClusters: []Row{}}, noSuperClusters)
 	case len(args) == 0:
 		return c.Show(format, poolReport{SuperClusters: withoutHoldings(all)}, nodeNames(all), func(p *page.Page) { printPool(p, all, format == cli.OutputWide) })
 	}
-	at := slices.IndexFunc(all, func(one superCluster) bool { return one.Name == asked })
+	at := slices.IndexFunc(all, func(one Row) bool { return one.Name == asked })
 	if at < 0 {
 		return noSuperCluster(asked)
 	}
@@ -147,14 +149,14 @@ func noSuperCluster(name string) error {
 	return fmt.Errorf("there is no super cluster %s: kubectl vc pool", name)
 }
 
-func nodeNames(all []superCluster) (names []string) {
+func nodeNames(all []Row) (names []string) {
 	for i := range all {
 		names = append(names, "node/"+all[i].Name)
 	}
 	return names
 }
 
-func withoutHoldings(all []superCluster) []superCluster {
+func withoutHoldings(all []Row) []Row {
 	short := slices.Clone(all)
 	for i := range short {
 		short[i].Holdings = nil
@@ -162,8 +164,8 @@ func withoutHoldings(all []superCluster) []superCluster {
 	return short
 }
 
-// survey returns all super clusters of a pool, sorted by name. named has the names of tenants by their root namespaces.
-func survey(pool *simulation.Pool, named map[string]string) []superCluster {
+// Survey returns all super clusters of a pool, sorted by name. named has the names of tenants by their root namespaces.
+func Survey(pool *simulation.Pool, named map[string]string) []Row {
 	nodes := map[string]*corev1.Node{}
 	for _, node := range pool.Nodes {
 		nodes[node.Name] = node
@@ -177,7 +179,7 @@ func survey(pool *simulation.Pool, named map[string]string) []superCluster {
 			}
 		}
 	}
-	all := make([]superCluster, 0, len(nodes))
+	all := make([]Row, 0, len(nodes))
 	for _, utilised := range simulation.Utilised(pool.Nodes, pool.Placements) {
 		node := nodes[utilised.Name]
 		if node == nil && len(holdings[utilised.Name]) == 0 {
@@ -188,13 +190,13 @@ func survey(pool *simulation.Pool, named map[string]string) []superCluster {
 	return all
 }
 
-func superClusterOf(utilised *simulation.SuperCluster, node *corev1.Node, holdings []holding.Holding) superCluster {
-	one := superCluster{SuperCluster: *utilised, Holdings: holdings, Namespaces: len(holdings)}
+func superClusterOf(utilised *simulation.SuperCluster, node *corev1.Node, holdings []holding.Holding) Row {
+	one := Row{SuperCluster: *utilised, Holdings: holdings, Namespaces: len(holdings)}
 	tenants, isLost := sets.New[string](), false
 	for i := range holdings {
 		h := &holdings[i]
 		tenants.Insert(h.Key)
-		one.reserved = one.reserved.Plus(h.Amounts)
+		one.Reserved = one.Reserved.Plus(h.Amounts)
 		isLost = isLost || h.Reason == schedulerv1alpha1.LeavingLost
 		if h.Reason != "" {
 			one.Leaving++
@@ -202,9 +204,9 @@ func superClusterOf(utilised *simulation.SuperCluster, node *corev1.Node, holdin
 	}
 	one.Tenants = len(tenants)
 	if node != nil {
-		one.allocatable, one.Version = slice.Of(node.Status.Allocatable), node.Status.NodeInfo.KubeletVersion
+		one.Allocatable, one.Version = slice.Of(node.Status.Allocatable), node.Status.NodeInfo.KubeletVersion
 	}
-	one.Free = one.allocatable.Minus(one.reserved).String()
+	one.Free = one.Allocatable.Minus(one.Reserved).String()
 	one.Status, one.Messages = statusOf(node, isLost), messagesOf(node)
 	return one
 }
@@ -284,8 +286,8 @@ func messagesOf(node *corev1.Node) (messages []string) {
 	return messages
 }
 
-// share returns what is reserved of what there is, and how much that is of a hundred.
-func share(name corev1.ResourceName, reserved, all slice.Amounts) string {
+// Share returns what is reserved of what there is, and how much that is of a hundred.
+func Share(name corev1.ResourceName, reserved, all slice.Amounts) string {
 	of := text.Brief(name, reserved[name]) + "/" + text.Brief(name, all[name])
 	if all[name] == 0 {
 		return of
@@ -299,7 +301,7 @@ func isMain(name corev1.ResourceName) bool {
 }
 
 // printPool prints a row for each super cluster.
-func printPool(p *page.Page, all []superCluster, wide bool) {
+func printPool(p *page.Page, all []Row, wide bool) {
 	header := []string{"NAME", "STATUS", "CPU", "MEMORY", "FREE", "NAMESPACES", "TENANTS", "LEAVING"}
 	if wide {
 		header = append(header, "VERSION", "OTHER RESOURCES", "WHY NOTHING NEW")
@@ -307,9 +309,9 @@ func printPool(p *page.Page, all []superCluster, wide bool) {
 	p.Row(header...)
 	for i := range all {
 		one := &all[i]
-		free := one.allocatable.Minus(one.reserved)
+		free := one.Allocatable.Minus(one.Reserved)
 		row := []string{
-			one.Name, strings.Join(one.Status, ","), share(corev1.ResourceCPU, one.reserved, one.allocatable), share(corev1.ResourceMemory, one.reserved, one.allocatable),
+			one.Name, strings.Join(one.Status, ","), Share(corev1.ResourceCPU, one.Reserved, one.Allocatable), Share(corev1.ResourceMemory, one.Reserved, one.Allocatable),
 			text.Brief(corev1.ResourceCPU, free[corev1.ResourceCPU]) + " " + text.Brief(corev1.ResourceMemory, free[corev1.ResourceMemory]),
 			strconv.Itoa(one.Namespaces), strconv.Itoa(one.Tenants), strconv.Itoa(one.Leaving),
 		}
@@ -321,26 +323,26 @@ func printPool(p *page.Page, all []superCluster, wide bool) {
 }
 
 // others returns what is reserved of resources without a column.
-func (one *superCluster) others() string {
+func (one *Row) others() string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(one.reserved.Plus(one.allocatable))) {
+	for _, name := range slices.Sorted(maps.Keys(one.Reserved.Plus(one.Allocatable))) {
 		if !isMain(name) {
-			parts = append(parts, string(name)+" "+share(name, one.reserved, one.allocatable))
+			parts = append(parts, string(name)+" "+Share(name, one.Reserved, one.Allocatable))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
 // printSuperCluster prints who has what in a super cluster, and what waits to leave it.
-func printSuperCluster(p *page.Page, one *superCluster) {
+func printSuperCluster(p *page.Page, one *Row) {
 	p.Line("Super cluster %s: %s", page.Printable(one.Name), page.Printable(strings.Join(append(slices.Clone(one.Status), nonEmpty(one.Version)...), ", ")))
 	for _, message := range one.Messages {
 		p.Line("  %s", text.Shortened(message, text.LongestText))
 	}
 	p.Line("")
 	p.Row("RESOURCE", "RESERVED", "FREE")
-	for _, name := range slices.Sorted(maps.Keys(one.reserved.Plus(one.allocatable))) {
-		p.Row(text.Cells(string(name), share(name, one.reserved, one.allocatable), text.Brief(name, one.allocatable.Minus(one.reserved)[name]))...)
+	for _, name := range slices.Sorted(maps.Keys(one.Reserved.Plus(one.Allocatable))) {
+		p.Row(text.Cells(string(name), Share(name, one.Reserved, one.Allocatable), text.Brief(name, one.Allocatable.Minus(one.Reserved)[name]))...)
 	}
 	p.Line("")
 	if len(one.Holdings) == 0 {

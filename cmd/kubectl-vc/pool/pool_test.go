@@ -18,7 +18,7 @@ import (
 // TestPool: rows of super clusters, who has what in each, and what a program reads of them.
 func TestPool(t *testing.T) {
 	t.Parallel()
-	all := survey(vctest.Pool(), cli.RootsOf(vctest.Tenants()))
+	all := Survey(vctest.Pool(), cli.RootsOf(vctest.Tenants()))
 	vctest.Golden(t, "pool.table", vctest.Printed(t, func(p *page.Page) { printPool(p, all, false) }))
 	vctest.Golden(t, "pool.wide", vctest.Printed(t, func(p *page.Page) { printPool(p, all, true) }))
 	for i := range all {

@@ -165,7 +165,7 @@ func (c *verbs) runTop(ctx context.Context, tenants bool, t *topping) error {
 	if err != nil {
 		return err //nolint:wrapcheck // as above
 	}
-	kept, err := headrooms(ctx, cluster)
+	kept, err := Headrooms(ctx, cluster)
 	if err != nil {
 		_, _ = fmt.Fprintln(c.ErrOut, "what is kept from tenants is not known:", page.Printable(err.Error())) // nobody reads it who has closed it
 	}
@@ -193,9 +193,9 @@ func (c *verbs) showTopOfTenants(ctx context.Context, cluster client.Reader, t *
 	return c.Show(t.format, report, nil, func(p *page.Page) { report.print(p, t.format == cli.OutputWide) }) //nolint:wrapcheck // as above
 }
 
-// headrooms returns what is kept from tenants, by the namespace and name of each Cluster, as its annotation says it: nil
+// Headrooms returns what is kept from tenants, by the namespace and name of each Cluster, as its annotation says it: nil
 // where that is invalid, and what it said before holds, which vc-scheduler alone knows.
-func headrooms(ctx context.Context, cluster client.Client) (map[string]map[corev1.ResourceName]string, error) {
+func Headrooms(ctx context.Context, cluster client.Client) (map[string]map[corev1.ResourceName]string, error) {
 	mapping, err := cluster.RESTMapper().RESTMapping(schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"})
 	if err != nil {
 		return nil, fmt.Errorf("finding the kind Cluster: %w", err)
@@ -223,10 +223,10 @@ func topOf(pool *simulation.Pool, kept map[string]map[corev1.ResourceName]string
 		clusters[node.Name] = node.Annotations[superclusters.AnnotationClusterRef]
 	}
 	report := &topOfPool{SuperClusters: []topSuperCluster{}, All: topSuperCluster{Name: together}}
-	for _, found := range survey(pool, nil) {
+	for _, found := range Survey(pool, nil) {
 		said, isThere := kept[clusters[found.Name]]
 		one := topSuperCluster{
-			Name: found.Name, allocatable: found.allocatable, reserved: found.reserved, free: found.allocatable.Minus(found.reserved),
+			Name: found.Name, allocatable: found.Allocatable, reserved: found.Reserved, free: found.Allocatable.Minus(found.Reserved),
 			kept: said, isUnclear: isThere && said == nil,
 		}
 		for i := range found.Holdings {

@@ -97,9 +97,9 @@ func TestHeadrooms(t *testing.T) {
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
-	kept, err := headrooms(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(clusters...).Build())
+	kept, err := Headrooms(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(clusters...).Build())
 	require.NoError(t, err)
 	require.Equal(t, map[string]map[corev1.ResourceName]string{"clusters/r1": {"cpu": "10%"}, "clusters/r2": {}, "clusters/r3": nil, "clusters/r4": nil}, kept)
-	_, err = headrooms(t.Context(), fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build())
+	_, err = Headrooms(t.Context(), fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build())
 	require.ErrorContains(t, err, "finding the kind Cluster: ")
 }

@@ -58,13 +58,13 @@ func (c *verbs) showTenant(ctx context.Context, name string) error {
 // tenantTree returns all about a tenant.
 func tenantTree(vc *tenancyv1alpha1.VirtualCluster, placements []*schedulerv1alpha1.NamespacePlacement, now time.Time) *text.Branch {
 	tree := &text.Branch{Text: fmt.Sprintf("tenant %s of namespace %s: %s", vc.Name, vc.Namespace, strings.Join(tenantStatus(vc), ", "))}
-	controlPlaneBranch(tree.Add("control plane"), vc, now)
+	AddControlPlane(tree.Add("control plane"), vc, now)
 	namespacesBranch(tree, placements)
 	return tree
 }
 
-// controlPlaneBranch says what a control plane is, and what of it is not as it is to be.
-func controlPlaneBranch(tree *text.Branch, vc *tenancyv1alpha1.VirtualCluster, now time.Time) {
+// AddControlPlane says what a control plane is, and what of it is not as it is to be.
+func AddControlPlane(tree *text.Branch, vc *tenancyv1alpha1.VirtualCluster, now time.Time) {
 	if vc.Spec.ClusterVersionName == "" {
 		tree.Text += ": imported"
 	}
@@ -136,7 +136,7 @@ func namespacesBranch(tree *text.Branch, placements []*schedulerv1alpha1.Namespa
 	}
 	waiting, reserved, quota := 0, slice.Amounts{}, slice.Amounts{}
 	for _, np := range placements {
-		if waits(np) {
+		if Waits(np) {
 			waiting++
 		}
 		reserved, quota = reserved.Plus(placement.Reserved(np.Status.Placements)), quota.Plus(slice.Of(np.Spec.Quota))
@@ -152,15 +152,15 @@ func namespacesBranch(tree *text.Branch, placements []*schedulerv1alpha1.Namespa
 	all := tree.Add(text)
 	for _, now := range []bool{true, false} {
 		for _, np := range placements {
-			if waits(np) == now {
-				namespaceBranch(all, np)
+			if Waits(np) == now {
+				AddNamespace(all, np)
 			}
 		}
 	}
 }
 
-// namespaceBranch says where a namespace is, and what it waits for.
-func namespaceBranch(tree *text.Branch, np *schedulerv1alpha1.NamespacePlacement) {
+// AddNamespace says where a namespace is, and what it waits for.
+func AddNamespace(tree *text.Branch, np *schedulerv1alpha1.NamespacePlacement) {
 	wanted, placed := placement.Slices(&np.Spec, np.Status.Placements)
 	namespace := tree.Add(fmt.Sprintf("%s: %d of %s, quota %s", np.Name, placed, text.Count(int(wanted), "slice", "slices"), text.Amounts(slice.Of(np.Spec.Quota))))
 	for i := range np.Status.Placements {
@@ -173,9 +173,17 @@ func namespaceBranch(tree *text.Branch, np *schedulerv1alpha1.NamespacePlacement
 			here.Add(fmt.Sprintf("%s is to leave (%s): %s", text.Amounts(slice.Of(part.Leaving.Reserved)), part.Leaving.Reason, holding.WhyItStays(np, part.Leaving, nil)))
 		}
 	}
+	for _, why := range WhyItWaits(np) {
+		namespace.Add(why)
+	}
+}
+
+// WhyItWaits returns why a namespace is not placed, or not accepted, as its conditions say it.
+func WhyItWaits(np *schedulerv1alpha1.NamespacePlacement) (why []string) {
 	for _, kind := range []string{schedulerv1alpha1.ConditionPlaced, schedulerv1alpha1.ConditionAccepted} {
 		if condition := meta.FindStatusCondition(np.Status.Conditions, kind); condition != nil && condition.Status == metav1.ConditionFalse {
-			namespace.Add(fmt.Sprintf("%s: %s", condition.Reason, condition.Message))
+			why = append(why, fmt.Sprintf("%s: %s", condition.Reason, condition.Message))
 		}
 	}
+	return why
 }

@@ -30,11 +30,11 @@ const isReady = "Ready"
 
 // tenantList is what list prints for programs.
 type tenantList struct {
-	Tenants []tenantRow `json:"tenants"`
+	Tenants []Row `json:"tenants"`
 }
 
-// tenantRow is a tenant, and what it has of the pool.
-type tenantRow struct {
+// Row is a tenant, and what it has of the pool.
+type Row struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Key is its root namespace in the meta cluster.
@@ -97,13 +97,13 @@ func (c *verbs) showTenants(ctx context.Context, all bool, format cli.Output) er
 		if !all {
 			where = "There are no tenants in namespace " + namespace + ": kubectl vc list -A"
 		}
-		return c.ShowNone(format, tenantList{Tenants: []tenantRow{}}, where)
+		return c.ShowNone(format, tenantList{Tenants: []Row{}}, where)
 	}
 	placements, err := c.Placements(ctx, cluster)
 	if err != nil {
 		return err //nolint:wrapcheck // it says what it did
 	}
-	rows := tenantRows(tenants, placements)
+	rows := Rows(tenants, placements)
 	var names []string
 	for i := range rows {
 		names = append(names, cli.Resource+"/"+rows[i].Name)
@@ -111,17 +111,17 @@ func (c *verbs) showTenants(ctx context.Context, all bool, format cli.Output) er
 	return c.Show(format, tenantList{Tenants: rows}, names, func(p *page.Page) { printTenants(p, rows, all, format == cli.OutputWide, time.Now()) })
 }
 
-// tenantRows returns tenants sorted by namespace and name, with what they have by their namespaces' placements.
-func tenantRows(tenants []tenancyv1alpha1.VirtualCluster, placements []*schedulerv1alpha1.NamespacePlacement) []tenantRow {
-	rows, at := make([]tenantRow, len(tenants)), map[string]*tenantRow{}
+// Rows returns tenants sorted by namespace and name, with what they have by their namespaces' placements.
+func Rows(tenants []tenancyv1alpha1.VirtualCluster, placements []*schedulerv1alpha1.NamespacePlacement) []Row {
+	rows, at := make([]Row, len(tenants)), map[string]*Row{}
 	for i := range tenants {
 		vc := &tenants[i]
-		rows[i] = tenantRow{
+		rows[i] = Row{
 			Namespace: vc.Namespace, Name: vc.Name, Key: cli.RootOf(vc), Version: vc.Status.Version, Status: tenantStatus(vc),
 			Created: vc.CreationTimestamp, policy: vc.Spec.PolicyName,
 		}
 	}
-	slices.SortFunc(rows, func(a, b tenantRow) int {
+	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range rows {
@@ -133,7 +133,7 @@ func tenantRows(tenants []tenancyv1alpha1.VirtualCluster, placements []*schedule
 			continue
 		}
 		row.Namespaces++
-		if waits(np) {
+		if Waits(np) {
 			row.Waiting++
 		}
 		row.quota = row.quota.Plus(slice.Of(np.Spec.Quota))
@@ -145,8 +145,8 @@ func tenantRows(tenants []tenancyv1alpha1.VirtualCluster, placements []*schedule
 	return rows
 }
 
-// waits reports whether a namespace waits for something, or asks for what is not accepted.
-func waits(np *schedulerv1alpha1.NamespacePlacement) bool {
+// Waits reports whether a namespace waits for something, or asks for what is not accepted.
+func Waits(np *schedulerv1alpha1.NamespacePlacement) bool {
 	return !placement.Lacking(np).IsZero() || meta.IsStatusConditionFalse(np.Status.Conditions, schedulerv1alpha1.ConditionAccepted)
 }
 
@@ -186,8 +186,13 @@ func of(name corev1.ResourceName, reserved, quota slice.Amounts) string {
 	return text.Brief(name, reserved[name]) + "/" + text.Brief(name, quota[name])
 }
 
+// Brief returns what a tenant has of its quotas.
+func (row *Row) Brief() string {
+	return "cpu " + of(corev1.ResourceCPU, row.reserved, row.quota) + ", memory " + of(corev1.ResourceMemory, row.reserved, row.quota)
+}
+
 // printTenants prints a row for each tenant.
-func printTenants(p *page.Page, rows []tenantRow, all, wide bool, now time.Time) {
+func printTenants(p *page.Page, rows []Row, all, wide bool, now time.Time) {
 	header := []string{"NAME", "VERSION", "STATUS", "NAMESPACES", "CPU", "MEMORY", "WAITING", "AGE"}
 	if all {
 		header = slices.Insert(header, 0, "NAMESPACE")

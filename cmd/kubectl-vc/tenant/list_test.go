@@ -24,7 +24,7 @@ import (
 // TestList: rows of tenants, and what a program reads of them.
 func TestList(t *testing.T) {
 	t.Parallel()
-	rows := tenantRows(vctest.Tenants(), vctest.Placements())
+	rows := Rows(vctest.Tenants(), vctest.Placements())
 	vctest.Golden(t, "list.table", vctest.Printed(t, func(p *page.Page) { printTenants(p, rows, false, false, vctest.Today) }))
 	vctest.Golden(t, "list.wide", vctest.Printed(t, func(p *page.Page) { printTenants(p, rows, true, true, vctest.Today) }))
 	var out bytes.Buffer
@@ -35,10 +35,10 @@ func TestList(t *testing.T) {
 	var told bytes.Buffer
 	out.Reset()
 	c.ErrOut = &told
-	require.NoError(t, c.ShowNone(cli.OutputWide, tenantList{Tenants: []tenantRow{}}, "none"))
+	require.NoError(t, c.ShowNone(cli.OutputWide, tenantList{Tenants: []Row{}}, "none"))
 	require.Empty(t, out.String())
 	require.Equal(t, "none\n", told.String())
-	require.NoError(t, c.ShowNone(cli.OutputYAML, tenantList{Tenants: []tenantRow{}}, "none"))
+	require.NoError(t, c.ShowNone(cli.OutputYAML, tenantList{Tenants: []Row{}}, "none"))
 	require.Equal(t, "tenants: []\n", out.String())
 }
 
@@ -80,7 +80,7 @@ func TestWaits(t *testing.T) {
 	rests := lacks.DeepCopy()
 	rests.Spec.Paused = true
 	require.Equal(t, []bool{false, true, true, true, false},
-		[]bool{waits(whole), waits(lacks), waits(refused), waits(vctest.Leaving(whole.DeepCopy(), schedulerv1alpha1.LeavingDrained, "cpu", "1")), waits(rests)})
+		[]bool{Waits(whole), Waits(lacks), Waits(refused), Waits(vctest.Leaving(whole.DeepCopy(), schedulerv1alpha1.LeavingDrained, "cpu", "1")), Waits(rests)})
 }
 
 // TestDescribe: the tree of a tenant, in which what waits is first, and no line is too wide.

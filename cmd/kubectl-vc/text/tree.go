@@ -9,14 +9,14 @@ import (
 
 // Branch is a line of a tree with those below it.
 type Branch struct {
-	Text  string
-	below []*Branch
+	Text  string    `json:"text"`
+	Below []*Branch `json:"below,omitempty"`
 }
 
 // Add adds a branch, and returns it.
 func (b *Branch) Add(text string) *Branch {
 	added := &Branch{Text: text}
-	b.below = append(b.below, added)
+	b.Below = append(b.Below, added)
 	return added
 }
 
@@ -49,21 +49,21 @@ func (b *Branch) Draw(s Strokes, width int) []string { return b.drawn(s, width, 
 func (b *Branch) drawn(s Strokes, width int, before, beside string) []string {
 	var lines []string
 	room := width - utf8.RuneCountInString(beside)
-	if len(b.below) > 0 {
+	if len(b.Below) > 0 {
 		room -= utf8.RuneCountInString(s.beside)
 	}
 	for i, text := range page.Wrapped(Shortened(b.Text, LongestText), max(room, least)) {
 		switch {
 		case i == 0:
 			lines = append(lines, before+text)
-		case len(b.below) > 0:
+		case len(b.Below) > 0:
 			lines = append(lines, beside+s.beside+text)
 		default:
 			lines = append(lines, beside+text)
 		}
 	}
-	for i, below := range b.below {
-		if i == len(b.below)-1 {
+	for i, below := range b.Below {
+		if i == len(b.Below)-1 {
 			lines = append(lines, below.drawn(s, width, beside+s.last, beside+s.beneath)...)
 		} else {
 			lines = append(lines, below.drawn(s, width, beside+s.branch, beside+s.beside)...)

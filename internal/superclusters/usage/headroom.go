@@ -75,3 +75,15 @@ func (h Headroom) Apply(offered slice.Amounts) slice.Amounts {
 	}
 	return offered.Minus(kept)
 }
+
+// Share returns how large a part of a resource is kept, from 0 to 1, where allocatable is what is left.
+func (h Headroom) Share(name corev1.ResourceName, allocatable int64) float64 {
+	if percent, isPercent := h.percent[name]; isPercent {
+		return float64(percent) / wholePercent
+	}
+	kept := float64(h.absolute[name])
+	if kept == 0 {
+		return 0
+	}
+	return kept / (kept + float64(allocatable))
+}
