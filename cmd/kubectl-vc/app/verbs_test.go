@@ -103,6 +103,7 @@ func rows() map[string]row {
 		"simulate":      {unknown: "simulate --drain nobody", says: "nobody", many: "simulate r1", lead: "simulate", values: map[string]string{"from": "/nowhere", "default-slice": "no", "namespace-scheduler-config": "/nowhere"}},
 		"rebalance":     {dry: "rebalance", many: "rebalance r1", lead: "rebalance", values: map[string]string{"namespace-scheduler-config": "/nowhere"}},
 		"debug collect": {dry: "debug collect", many: "debug collect r1", lead: "debug collect", values: map[string]string{"output": "/nowhere/x"}},
+		"ui":            {many: "ui r1", lead: "ui", values: map[string]string{"from": "/nowhere", "namespace-scheduler-config": "/nowhere"}},
 		"check":         {many: "check r1", lead: "check", values: map[string]string{"super-kubeconfig": "/nowhere"}},
 		"init":          {notHere: install, many: "init r1", lead: "init", values: map[string]string{"policies": "none", "output": "xml"}},
 		"join":          {notHere: install, unknown: "join r1 --super-kubeconfig /nowhere", says: "/nowhere", many: "join r1 r2", lead: "join r1", values: map[string]string{"super-kubeconfig": "/nowhere", "output": "json", "image": "a b"}},
