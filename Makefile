@@ -298,6 +298,12 @@ PERF_RATE    ?= 20
 perf: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Measure a pool on fake nodes beside the same pods without one, and print a table: PERF_TENANTS=10 PERF_PODS=100 PERF_RATE=20.
 	$(GO) run ./test/perf/cmd/perf -tenants $(PERF_TENANTS) -pods $(PERF_PODS) -rate $(PERF_RATE) $(PERF_FLAGS)
 
+# How many loads of each kind are drawn, with seeds 1, 2 and so on.
+PACKING_SEEDS ?= 3
+.PHONY: packing
+packing: ## Measure how much of a pool is stranded by the size of slices, print a table and draw docs/packing.svg: PACKING_SEEDS=3.
+	$(GO) run ./test/packing/cmd/packing -seeds $(PACKING_SEEDS) -svg docs/packing.svg
+
 # For how long, and the first seed of all that is drawn at random: another one each time. A failure prints its seed.
 SOAK      ?= 1h
 SOAK_SEED ?= $(shell date +%s)
