@@ -51,9 +51,9 @@ type Load struct {
 }
 
 const (
-	// tail is the exponent of Pareto distributions. Of Borg's jobs in 2019, the top 1 % take more than 99 % of the
-	// resources (Tirmazi et al., "Borg: the Next Generation", EuroSys 2020), whose use follows such a distribution with
-	// exponent 0.69 in cpu. That is the size of a job; the same is assumed of quotas, and of small pods.
+	// tail is the exponent of Pareto distributions: that of what Borg's jobs of 2019 use of cpu (Tirmazi et al., "Borg:
+	// the Next Generation", EuroSys 2020; the exponent is from memory), of which the top 1 % take more than 99 %. The
+	// same is assumed of quotas, and of small pods.
 	tail = 0.69
 	// smallestQuota and largestQuota bound it, in cores.
 	smallestQuota, largestQuota = 1, 256
