@@ -52,6 +52,9 @@ type Figures struct {
 	// slowest of these.
 	OneNamespace, OnePod, NamespaceClock, PodClock time.Duration
 	SlowestNamespace, SlowestPod                   time.Duration
+	// Idle is the CPU time of a tenant in a second in which nothing comes. It is part of the other times: the longer a
+	// machine takes, the more.
+	Idle time.Duration
 	// NamespaceBytes, TenantBytes and PodBytes are what each adds to heap and stacks, and Bytes all of them.
 	NamespaceBytes, TenantBytes, PodBytes, Bytes float64
 	// Resident is the largest resident size, in bytes.
@@ -61,6 +64,9 @@ type Figures struct {
 
 // patience is how long all that comes at once may take.
 const patience = 30 * time.Minute
+
+// resting is for how long nothing comes.
+const resting = 10 * time.Second
 
 // Run measures one pool.
 func Run(ctx context.Context, o Options) (*Figures, error) {
@@ -101,6 +107,13 @@ func Run(ctx context.Context, o Options) (*Figures, error) {
 	engaged := memory()
 	f.TenantBytes = (engaged - held) / float64(o.Tenants)
 	f.Goroutines = runtime.NumGoroutine()
+	used = schedulertest.CPUTime()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(resting):
+	}
+	f.Idle = (schedulertest.CPUTime() - used) / (time.Duration(o.Tenants) * resting / time.Second)
 	if err := w.pods(ctx, f, engaged); err != nil {
 		return nil, err
 	}

@@ -102,6 +102,7 @@ var rows = []row{
 	{"same, by the clock, p50; ms", "%.2f", false, func(f *Figures) float64 { return milliseconds(f.PodClock) }},
 	{"same, slowest, ms", "%.2f", false, func(f *Figures) float64 { return milliseconds(f.SlowestPod) }},
 	{"CPU time of a tenant that connects, ms", "%.1f", true, func(f *Figures) float64 { return milliseconds(f.Engage) }},
+	{"CPU time of an idle tenant in a second, ms", "%.3f", true, func(f *Figures) float64 { return milliseconds(f.Idle) }},
 	{"memory of a namespace, kB", "%.1f", true, func(f *Figures) float64 { return f.NamespaceBytes / 1e3 }},
 	{"memory of an idle tenant, kB", "%.0f", true, func(f *Figures) float64 { return f.TenantBytes / 1e3 }},
 	{"memory of a pod, kB", "%.1f", true, func(f *Figures) float64 { return f.PodBytes / 1e3 }},
