@@ -27,8 +27,8 @@ type Chart struct {
 }
 
 const (
-	width, height            = 760, 420
-	left, right, top, bottom = 70, 210, 40, 60
+	width, height            = 900, 420
+	left, right, top, bottom = 70, 330, 40, 60
 	ticks                    = 5
 )
 

@@ -38,6 +38,6 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	// The axis goes from 0, at 360, to 100, at 40.
-	require.Equal(t, []string{"150.0,360.0 310.0,264.0 470.0,168.0", "150.0,40.0 470.0,40.0"}, lines)
+	require.Equal(t, []string{"153.3,360.0 320.0,264.0 486.7,168.0", "153.3,40.0 486.7,40.0"}, lines)
 	require.Contains(t, b.String(), "a &lt; b")
 }

@@ -80,35 +80,35 @@ func One(ctx context.Context, encoded string, w io.Writer) error {
 	return json.NewEncoder(w).Encode(f) //nolint:wrapcheck // it is stdout
 }
 
-// row is a figure of all pools. It is drawn as a part of that of the first pool with ten tenants or more, where curve is
-// true.
+// row is a figure of all pools. It is drawn as a part of that of the first pool with ten tenants or more, under the name
+// curve, "" for not at all.
 type row struct {
 	name, format string
-	curve        bool
+	curve        string
 	of           func(*Figures) float64
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
 var rows = []row{
-	{"namespaces", "%.0f", false, func(f *Figures) float64 { return float64(f.Tenants * f.Namespaces) }},
-	{"pods", "%.0f", false, func(f *Figures) float64 { return float64(f.Tenants * f.Pods) }},
-	{"CPU time of a namespace, all at once, ms", "%.2f", true, func(f *Figures) float64 { return milliseconds(f.Namespace) }},
-	{"same, one more alone, p50, ms", "%.2f", true, func(f *Figures) float64 { return milliseconds(f.OneNamespace) }},
-	{"same, by the clock, p50; ms", "%.2f", false, func(f *Figures) float64 { return milliseconds(f.NamespaceClock) }},
-	{"same, slowest, ms", "%.2f", false, func(f *Figures) float64 { return milliseconds(f.SlowestNamespace) }},
-	{"CPU time of a pod, all at once, ms", "%.2f", true, func(f *Figures) float64 { return milliseconds(f.Pod) }},
-	{"same, one more alone, p50, ms", "%.2f", true, func(f *Figures) float64 { return milliseconds(f.OnePod) }},
-	{"same, by the clock, p50; ms", "%.2f", false, func(f *Figures) float64 { return milliseconds(f.PodClock) }},
-	{"same, slowest, ms", "%.2f", false, func(f *Figures) float64 { return milliseconds(f.SlowestPod) }},
-	{"CPU time of a tenant that connects, ms", "%.1f", true, func(f *Figures) float64 { return milliseconds(f.Engage) }},
-	{"CPU time of an idle tenant in a second, ms", "%.3f", true, func(f *Figures) float64 { return milliseconds(f.Idle) }},
-	{"memory of a namespace, kB", "%.1f", true, func(f *Figures) float64 { return f.NamespaceBytes / 1e3 }},
-	{"memory of an idle tenant, kB", "%.0f", true, func(f *Figures) float64 { return f.TenantBytes / 1e3 }},
-	{"memory of a pod, kB", "%.1f", true, func(f *Figures) float64 { return f.PodBytes / 1e3 }},
-	{"memory of all, MB", "%.0f", false, func(f *Figures) float64 { return f.Bytes / 1e6 }},
-	{"largest resident size, MB", "%.0f", false, func(f *Figures) float64 { return f.Resident / 1e6 }},
-	{"goroutines", "%.0f", false, func(f *Figures) float64 { return float64(f.Goroutines) }},
+	{"namespaces", "%.0f", "", func(f *Figures) float64 { return float64(f.Tenants * f.Namespaces) }},
+	{"pods", "%.0f", "", func(f *Figures) float64 { return float64(f.Tenants * f.Pods) }},
+	{"CPU time of a namespace, all at once, ms", "%.2f", "CPU time of a namespace, all at once", func(f *Figures) float64 { return milliseconds(f.Namespace) }},
+	{"same, one more alone, p50, ms", "%.2f", "CPU time of one more namespace", func(f *Figures) float64 { return milliseconds(f.OneNamespace) }},
+	{"same, by the clock, p50; ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.NamespaceClock) }},
+	{"same, slowest, ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.SlowestNamespace) }},
+	{"CPU time of a pod, all at once, ms", "%.2f", "CPU time of a pod, all at once", func(f *Figures) float64 { return milliseconds(f.Pod) }},
+	{"same, one more alone, p50, ms", "%.2f", "CPU time of one more pod", func(f *Figures) float64 { return milliseconds(f.OnePod) }},
+	{"same, by the clock, p50; ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.PodClock) }},
+	{"same, slowest, ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.SlowestPod) }},
+	{"CPU time of a tenant that connects, ms", "%.1f", "CPU time of a tenant that connects", func(f *Figures) float64 { return milliseconds(f.Engage) }},
+	{"CPU time of an idle tenant in a second, ms", "%.3f", "CPU time of an idle tenant in a second", func(f *Figures) float64 { return milliseconds(f.Idle) }},
+	{"memory of a namespace, kB", "%.1f", "memory of a namespace", func(f *Figures) float64 { return f.NamespaceBytes / 1e3 }},
+	{"memory of an idle tenant, kB", "%.0f", "memory of an idle tenant", func(f *Figures) float64 { return f.TenantBytes / 1e3 }},
+	{"memory of a pod, kB", "%.1f", "memory of a pod", func(f *Figures) float64 { return f.PodBytes / 1e3 }},
+	{"memory of all, MB", "%.0f", "", func(f *Figures) float64 { return f.Bytes / 1e6 }},
+	{"largest resident size, MB", "%.0f", "", func(f *Figures) float64 { return f.Resident / 1e6 }},
+	{"goroutines", "%.0f", "", func(f *Figures) float64 { return float64(f.Goroutines) }},
 }
 
 func printTable(w io.Writer, all []*Figures) {
@@ -139,10 +139,10 @@ func draw(figure string, all []*Figures) error {
 		c.X = append(c.X, fmt.Sprint(f.Tenants))
 	}
 	for i := range rows {
-		if !rows[i].curve {
+		if rows[i].curve == "" {
 			continue
 		}
-		line := chart.Line{Name: rows[i].name}
+		line := chart.Line{Name: rows[i].curve}
 		for _, f := range all {
 			line.Y = append(line.Y, rows[i].of(f)/rows[i].of(base))
 		}
