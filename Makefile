@@ -320,6 +320,26 @@ PERF_RATE    ?= 20
 perf: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Measure a pool on fake nodes beside the same pods without one, and print a table: PERF_TENANTS=10 PERF_PODS=100 PERF_RATE=20.
 	$(GO) run ./test/perf/cmd/perf -tenants $(PERF_TENANTS) -pods $(PERF_PODS) -rate $(PERF_RATE) $(PERF_FLAGS)
 
+# How many loads of each kind are drawn, with seeds 1, 2 and so on.
+PACKING_SEEDS ?= 3
+.PHONY: packing
+packing: ## Measure how much of a pool is stranded by the size of slices, print a table and draw docs/packing.svg: PACKING_SEEDS=3.
+	$(GO) run ./test/packing/cmd/packing -seeds $(PACKING_SEEDS) -svg docs/packing.svg
+
+# Numbers of tenants. Other flags: go run ./test/growth/cmd/growth -h.
+GROWTH_TENANTS ?= 1,10,100,1000
+.PHONY: growth
+growth: ## Measure what namespaces, tenants and pods cost in one process as tenants grow in number, print a table and draw docs/growth.svg.
+	$(GO) run ./test/growth/cmd/growth -tenants $(GROWTH_TENANTS) -svg docs/growth.svg $(GROWTH_FLAGS)
+
+# The same with real API servers: pools of 1, 10 and 100 tenants, one after the other, and as many pods in each.
+GROWTH_PODS ?= 1000
+.PHONY: growth-perf
+growth-perf: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Measure pools of 1, 10 and 100 tenants on fake nodes with real API servers, each with GROWTH_PODS=1000 pods in all.
+	@for tenants in 1 10 100; do \
+	  $(GO) run ./test/perf/cmd/perf -pool-only -tenants $$tenants -pods $$(($(GROWTH_PODS) / tenants)) -rate 0 $(PERF_FLAGS); \
+	done
+
 # For how long, and the first seed of all that is drawn at random: another one each time. A failure prints its seed.
 SOAK      ?= 1h
 SOAK_SEED ?= $(shell date +%s)
