@@ -405,7 +405,8 @@ func TestSetUpOf(t *testing.T) {
 		"nothing there": {want: "kubectl vc init"},
 		"by init":       {labels: map[string]string{}, want: "kubectl vc init"},
 		"by Helm":       {labels: helm, annotations: named("superpool", "pools"), want: "helm upgrade superpool superpool-VERSION.tgz --namespace pools --reset-then-reuse-values"},
-		"no command":    {labels: helm, annotations: named("a; reboot", "pools"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
+		"no release":    {labels: helm, annotations: named("a; reboot", "pools"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
+		"no namespace":  {labels: helm, annotations: named("superpool", "a; reboot"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
 	} {
 		by, err := setUpOf(t.Context(), deployed(t, test.labels, test.annotations))
 		require.NoError(t, err)
