@@ -59,26 +59,16 @@ func (v Values) Validate() error {
 
 // given returns the values by the names of their parameters.
 func (v Values) given() map[string]string {
-	given := map[string]string{}
-	if v.Registry != "" {
-		given[parameters.Registry.Name] = strings.TrimSuffix(v.Registry, "/")
-	}
+	registry := strings.TrimSuffix(v.Registry, "/")
+	given := map[string]string{parameters.Registry.Name: registry, parameters.Version.Name: v.Version, parameters.ID.Name: v.ID}
 	for released := range strings.SplitSeq(images, ",") {
-		name, reference, _ := strings.Cut(released, "=")
-		if v.Registry != "" {
-			reference = given[parameters.Registry.Name] + "/" + path.Base(reference)
+		name, reference, found := strings.Cut(released, "=")
+		if found && registry != "" {
+			reference = registry + "/" + path.Base(reference)
 		}
-		if images != "" {
-			given[name] = reference
-		}
+		given[name] = reference
 	}
 	maps.Copy(given, v.Images)
-	if v.Version != "" {
-		given[parameters.Version.Name] = v.Version
-	}
-	if v.ID != "" {
-		given[parameters.ID.Name] = v.ID
-	}
 	return given
 }
 

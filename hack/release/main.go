@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -27,6 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/superpool/superpool/manifests/parameters"
 )
 
 // module is the Go module of the programs, and the place of their source.
@@ -42,8 +43,8 @@ var (
 	cliPlatforms = append([]v1.Platform{{OS: "darwin", Architecture: "arm64"}, {OS: "windows", Architecture: "amd64"}}, imagePlatforms...)
 )
 
-// semantic is a version that is also a tag of an image, which has no build metadata.
-var semantic = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?$`)
+// mostOfVersion is how long the value of a label may be, which the version is.
+const mostOfVersion = 63
 
 // release is what one run makes.
 type release struct {
@@ -117,8 +118,8 @@ func (r *release) run(ctx context.Context) error {
 
 // validate refuses a version or registry that is none.
 func (r *release) validate() error {
-	if !semantic.MatchString(r.version) {
-		return fmt.Errorf("%q is no version to release: give a semantic version with a v and no build metadata, as VERSION=v0.1.0", r.version)
+	if parameters.Version.Check(r.version) != nil || len(r.version) > mostOfVersion || strings.HasSuffix(r.version, "-") {
+		return fmt.Errorf("%q is no version to release: give %s, of at most %d characters, as VERSION=v0.1.0", r.version, parameters.Version.Value, mostOfVersion)
 	}
 	if r.registry == "" {
 		return errors.New("the registry is missing: give what is before the name of each image, as REGISTRY=registry.example.com/superpool")

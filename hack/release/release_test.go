@@ -368,6 +368,7 @@ func TestRefusals(t *testing.T) {
 	for version, is := range map[string]bool{
 		"v0.1.0": true, "v1.20.3-rc.1": true, "v0.1.0-x-y.0": true,
 		"": false, "0.1.0": false, "v1": false, "v01.0.0": false, "v0.1.0+abc": false, "v0.1.0-01": false, "v0.1.0-": false,
+		"v0.1.0-rc-": false, "v0.1.0-" + strings.Repeat("a", 57): false,
 	} {
 		r := &release{version: version, registry: "registry.example.com/superpool"}
 		if err := r.validate(); is {

@@ -32,9 +32,10 @@ var (
 		Value: "a registry with a path: registry.example.com/superpool is one",
 	}
 	// Version is that of Superpool: label app.kubernetes.io/version of vc-scheduler, by which kubectl vc init knows what it
-	// would set back.
+	// would set back, and the tag of images.
 	Version = Parameter{
-		Name: "version", Text: "v0.0.0-unreleased", Pattern: "^v[0-9]+[.][0-9]+[.][0-9]+([-.A-Za-z0-9]*[A-Za-z0-9])?$", Value: "a semantic version without build metadata",
+		Name: "version", Text: "v0.0.0-unreleased", Value: "a semantic version with a v and no build metadata",
+		Pattern: `^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?$`,
 	}
 	// MetaImages are those of programs of the meta cluster.
 	MetaImages = []Parameter{
@@ -67,8 +68,8 @@ func (p *Parameter) Check(value string) error {
 // named is an image of ours as files name it: without a tag where a kustomization is to find it.
 var named = regexp.MustCompile(regexp.QuoteMeta(Registry.Text) + `/[a-z0-9-]+(?::[A-Za-z0-9_.-]+)?`)
 
-// Put returns a text with values, by the names of their rows, in the place of what stands for them; what has no value
-// stays. An image of ours in the text that no row has is an error.
+// Put returns a text with values, by the names of their rows, in the place of what stands for them; what has none, or
+// "", stays. An image of ours in the text that no row has is an error.
 func Put(text string, values map[string]string) (string, error) {
 	for _, found := range named.FindAllString(text, -1) {
 		if !slices.ContainsFunc(Images, func(p Parameter) bool { return found == p.Text || found+":latest" == p.Text }) {
@@ -77,7 +78,7 @@ func Put(text string, values map[string]string) (string, error) {
 	}
 	var pairs []string
 	for _, p := range All() {
-		if value, given := values[p.Name]; given {
+		if value := values[p.Name]; value != "" {
 			pairs = append(pairs, p.Text, value)
 		}
 	}

@@ -48,7 +48,7 @@ func TestPut(t *testing.T) {
 	t.Parallel()
 	const text = "ghcr.io/superpool/syncer:latest ghcr.io/superpool/syncer ghcr.io/superpool/vn-agent:latest vc-syncer-supercluster-id"
 	for want, values := range map[string]map[string]string{
-		text: {},
+		text: {"syncer": ""},
 		"a/b@c ghcr.io/superpool/syncer ghcr.io/superpool/vn-agent:latest vc-syncer-r1": {"syncer": "a/b@c", "id": "r1"},
 		"a/b@c d/syncer d/vn-agent:latest vc-syncer-supercluster-id":                    {"syncer": "a/b@c", "registry": "d"},
 	} {

@@ -29,6 +29,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/manifests"
+	"github.com/superpool/superpool/test/builders/vctest"
 )
 
 // run runs a verb without any cluster, and returns what it prints.
@@ -325,7 +326,12 @@ func TestLeaveCountsAgain(t *testing.T) {
 	meta := &cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(syncer, placed).Build()}
 	c := &verbs{cli.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}})}
 	l := &leaving{id: "r1", common: common{dry: cli.DryRunNone}}
-	require.ErrorContains(t, c.leaveMeta(t.Context(), meta, l, nil), "its syncer stays, which removes that: super cluster r1 has key/placed")
+	require.EqualError(t, c.leaveMeta(t.Context(), meta, l, nil), "its syncer stays, which removes that: super cluster r1 has key/placed")
+	_, err := l.mayLeave(t.Context(), nil, meta)
+	require.EqualError(t, err, "super cluster r1 has key/placed", "without a virtual Node there is nothing to drain")
+	require.NoError(t, meta.Create(t.Context(), vctest.SuperNode("r1", vctest.Says(corev1.NodeReady, corev1.ConditionUnknown, schedulerv1alpha1.ReasonClusterRemoved, ""))))
+	_, err = l.mayLeave(t.Context(), nil, meta)
+	require.EqualError(t, err, "super cluster r1 has key/placed: kubectl vc drain r1")
 	require.NoError(t, meta.Get(t.Context(), client.ObjectKeyFromObject(syncer), syncer))
 }
 
@@ -399,7 +405,8 @@ func TestSetUpOf(t *testing.T) {
 		"nothing there": {want: "kubectl vc init"},
 		"by init":       {labels: map[string]string{}, want: "kubectl vc init"},
 		"by Helm":       {labels: helm, annotations: named("superpool", "pools"), want: "helm upgrade superpool superpool-VERSION.tgz --namespace pools --reset-then-reuse-values"},
-		"no command":    {labels: helm, annotations: named("a; reboot", "pools"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
+		"no release":    {labels: helm, annotations: named("a; reboot", "pools"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
+		"no namespace":  {labels: helm, annotations: named("superpool", "a; reboot"), want: "helm upgrade RELEASE superpool-VERSION.tgz --namespace NAMESPACE --reset-then-reuse-values"},
 	} {
 		by, err := setUpOf(t.Context(), deployed(t, test.labels, test.annotations))
 		require.NoError(t, err)

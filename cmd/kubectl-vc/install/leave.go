@@ -163,14 +163,19 @@ func (l *leaving) mayLeave(ctx context.Context, super, meta *cluster) (*unstruct
 	if err := l.refusal(&s); err != nil {
 		return nil, err
 	}
-	return s.cluster, l.empty(ctx, meta)
+	if err := l.empty(ctx, meta); err != nil && s.node != nil {
+		return nil, fmt.Errorf("%w: kubectl vc drain %s", err, l.id)
+	} else if err != nil { // vc-scheduler moves what is placed where no virtual Node is
+		return nil, err
+	}
+	return s.cluster, nil
 }
 
 // empty returns an error where namespaces of tenants have anything in the super cluster, by what the meta cluster says.
 func (l *leaving) empty(ctx context.Context, meta *cluster) error {
 	placed, err := placedIn(ctx, meta, l.id)
 	if err == nil && len(placed) > 0 {
-		err = fmt.Errorf("super cluster %s has %s: kubectl vc drain %s", l.id, named(placed), l.id)
+		err = fmt.Errorf("super cluster %s has %s", l.id, named(placed))
 	}
 	return err
 }
@@ -337,7 +342,7 @@ func (c *verbs) leaveMeta(ctx context.Context, meta *cluster, l *leaving, regist
 			return err
 		}
 	}
-	if err := l.empty(ctx, meta); err != nil { // placed after somebody had ended the drain
+	if err := l.empty(ctx, meta); err != nil { // placed while vc-scheduler removed the virtual Node
 		return fmt.Errorf("its syncer stays, which removes that: %w", err)
 	}
 	objects, err := l.joined(ctx, meta, metaKinds())

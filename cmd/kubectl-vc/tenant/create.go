@@ -291,7 +291,7 @@ func known(ctx context.Context, cluster client.Client, name string) error {
 	}
 	var list tenancyv1alpha1.TenantPolicyList
 	if err := cluster.List(ctx, &list); err != nil {
-		return fmt.Errorf("listing TenantPolicies: %w", err)
+		return fmt.Errorf("there is no TenantPolicy %s. Listing those that there are: %w", name, err)
 	}
 	there := make([]string, 0, len(list.Items))
 	for i := range list.Items {

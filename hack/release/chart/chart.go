@@ -108,7 +108,7 @@ func (c *Chart) Files() (map[string][]byte, error) {
 		}
 		files["templates/"+part.File+".yaml"] = text
 	}
-	for word := range c.Words {
+	for _, word := range slices.Sorted(maps.Keys(c.Words)) {
 		if !w.found[word] {
 			return nil, fmt.Errorf("chart %s: nothing has %s", c.Name, word)
 		}

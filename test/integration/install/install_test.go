@@ -240,6 +240,7 @@ func TestInstall(t *testing.T) {
 	require.True(t, apierrors.IsNotFound(w.inMeta.Get(t.Context(), types.NamespacedName{Name: "vc-manager"}, &corev1.Namespace{})), "a dry run writes nothing")
 	require.Contains(t, w.does(t, "init --wait=false --policies=standard"), "deployment.apps/vc-manager created")
 	require.Empty(t, w.does(t, "init --wait=false"), "nothing is to be changed, and what --policies said stays")
+	w.initOfBefore(t)
 
 	w.refuses(t, "join r1 --super-kubeconfig "+w.file("meta"), "is the meta cluster itself")
 	w.refuses(t, "leave r1 --super-kubeconfig "+w.file("meta"), "is the meta cluster itself")
@@ -304,6 +305,19 @@ func TestInstall(t *testing.T) {
 	require.NoError(t, w.inSuper.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs), "what has no mark stays")
 	require.True(t, apierrors.IsNotFound(w.inSuper.Get(t.Context(), types.NamespacedName{Name: "superpool-system"}, &corev1.Namespace{})))
 	w.refuses(t, "leave r1 SUPER", "nothing of it is left")
+}
+
+// initOfBefore holds that a pool of before, without label app.kubernetes.io/version, gets it, and rolls nothing out for it.
+func (w *world) initOfBefore(t *testing.T) {
+	t.Helper()
+	before, after := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: tenancyv1alpha1.ManagerNamespace, Name: "vc-scheduler"}}, &appsv1.Deployment{}
+	require.NoError(t, w.inMeta.Patch(t.Context(), before, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"app.kubernetes.io/version": null}}}`))))
+	require.NotContains(t, before.Labels, "app.kubernetes.io/version")
+	require.Equal(t, "deployment.apps/vc-scheduler configured\n", w.does(t, "init --wait=false"))
+	require.NoError(t, w.inMeta.Get(t.Context(), client.ObjectKeyFromObject(before), after))
+	require.Equal(t, "v0.0.0-unreleased", after.Labels["app.kubernetes.io/version"])
+	require.Empty(t, cmp.Diff(before.Spec, after.Spec), "the selector, which cannot be changed, and the template of pods")
+	require.Equal(t, before.UID, after.UID)
 }
 
 // runSyncer runs the syncer of r1 with the credentials that join has given it.
