@@ -141,3 +141,17 @@ func TestRunByHand(t *testing.T) {
 	// In one piece the first, of 6 cores, has room in no super cluster. The others run.
 	require.Empty(t, cmp.Diff(&Outcome{Reserved: 0.75, Running: 0.75, Refused: 1, All: 3}, whole))
 }
+
+// TestPodsFindNoNode has room for three pods in what the namespace holds, and nodes of 4 cores for two of them.
+func TestPodsFindNoNode(t *testing.T) {
+	t.Parallel()
+	pool := &Pool{SuperClusters: 1, Nodes: 2, Node: Size{CPU: 4000, Memory: 16 << 10}, Pods: 110}
+	np := builders.Placement("tenant", "web").Slice("cpu", "2", "memory", "8Gi", "pods", "6").
+		Quota("cpu", "8", "memory", "32Gi", "pods", "24").
+		Held(superCluster(0), 4, "cpu", "8", "memory", "32Gi", "pods", "24").Obj()
+	pods := []Size{{3000, 1 << 10}, {3000, 1 << 10}, {2000, 1 << 10}}
+	found := runPods(pool, []Namespace{{Pods: pods}}, []*schedulerv1alpha1.NamespacePlacement{np}, true)
+	require.Equal(t, int64(2000), found.noNode)
+	require.Zero(t, found.noRoom)
+	require.Equal(t, int64(6000), found.running.CPU)
+}

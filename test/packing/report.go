@@ -50,7 +50,7 @@ const header = `
 // Main measures all cuts, with seeds 1 to so many, prints a table to w, and writes a chart into a file, "" for none.
 func Main(ctx context.Context, seeds int, figure string, w io.Writer) error {
 	pool := DefaultPool()
-	c := &chart.Chart{Title: "Part of the pool that runs no pods although somebody waits", XLabel: "cores of a slice", YLabel: "%", Colours: len(all)}
+	c := &chart.Chart{Title: "Part of the pool that runs no pods although somebody waits", XLabel: "cores of a slice", YLabel: "%", Colours: 4}
 	for _, size := range cores {
 		c.X = append(c.X, fmt.Sprint(size))
 	}
@@ -79,7 +79,9 @@ func Main(ctx context.Context, seeds int, figure string, w io.Writer) error {
 				o.print(w, cut.Name)
 				line.Y = append(line.Y, 100*(1-o.Running))
 			}
-			c.Lines = append(c.Lines, line)
+			if !all[s].namesPods { // the picture is of the size of slices
+				c.Lines = append(c.Lines, line)
+			}
 		}
 	}
 	if figure == "" {
