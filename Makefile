@@ -332,14 +332,6 @@ GROWTH_TENANTS ?= 1,10,100,1000
 growth: ## Measure what namespaces, tenants and pods cost in one process as tenants grow in number, print a table and draw docs/growth.svg.
 	$(GO) run ./test/growth/cmd/growth -tenants $(GROWTH_TENANTS) -svg docs/growth.svg $(GROWTH_FLAGS)
 
-# The same with real API servers: pools of 1, 10 and 100 tenants, one after the other, and as many pods in each.
-GROWTH_PODS ?= 1000
-.PHONY: growth-perf
-growth-perf: $(addprefix bin/,$(CLUSTER_TOOLS)) build ## Measure pools of 1, 10 and 100 tenants on fake nodes with real API servers, each with GROWTH_PODS=1000 pods in all.
-	@for tenants in 1 10 100; do \
-	  $(GO) run ./test/perf/cmd/perf -pool-only -tenants $$tenants -pods $$(($(GROWTH_PODS) / tenants)) -rate 0 $(PERF_FLAGS); \
-	done
-
 # For how long, and the first seed of all that is drawn at random: another one each time. A failure prints its seed.
 SOAK      ?= 1h
 SOAK_SEED ?= $(shell date +%s)

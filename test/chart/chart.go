@@ -3,10 +3,13 @@
 package chart
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"io"
 	"math"
+	"os"
 	"strings"
 )
 
@@ -22,8 +25,9 @@ type Chart struct {
 	Title, XLabel, YLabel string
 	X                     []string
 	Lines                 []Line
-	// Most is the upper end of the Y axis, which begins at 0. 0: a round number above all values.
-	Most float64
+	// Colours is how many lines differ in colour, six at most and 0 for that. The next ones have the same colours again,
+	// and are dashed.
+	Colours int
 }
 
 const (
@@ -32,7 +36,7 @@ const (
 	ticks                    = 5
 )
 
-// colours are told apart with every kind of colour vision; the dashes tell more lines apart.
+// colours are told apart with every kind of colour vision.
 var colours = [...]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#000000"}
 
 // Write writes the chart.
@@ -54,8 +58,9 @@ func (c *Chart) Write(w io.Writer) error {
 		text(b, c.x(i), height-bottom+18, "middle", label)
 	}
 	for i, line := range c.Lines {
-		colour, dash := colours[i%len(colours)], ""
-		if i >= len(colours) {
+		count := cmp.Or(c.Colours, len(colours))
+		colour, dash := colours[i%count], ""
+		if i >= count {
 			dash = ` stroke-dasharray="5 3"`
 		}
 		var points []string
@@ -74,6 +79,15 @@ func (c *Chart) Write(w io.Writer) error {
 	return err //nolint:wrapcheck // the caller knows what it writes to
 }
 
+// WriteFile writes the chart into a file.
+func (c *Chart) WriteFile(name string) error {
+	b := &bytes.Buffer{}
+	if err := c.Write(b); err != nil {
+		return err
+	}
+	return os.WriteFile(name, b.Bytes(), 0o644) //nolint:gosec,wrapcheck // docs are for everybody; it names the file
+}
+
 func (c *Chart) x(i int) float64 {
 	return left + float64(width-left-right)*(float64(i)+0.5)/float64(max(1, len(c.X)))
 }
@@ -82,11 +96,9 @@ func (c *Chart) y(value, most float64) float64 {
 	return top + float64(height-top-bottom)*(1-value/most)
 }
 
-// most returns Most, or the least of 1, 2 and 5 times a power of ten that no value exceeds.
+// most returns the upper end of the Y axis, which begins at 0: the least of 1, 2 and 5 times a power of ten that no
+// value exceeds.
 func (c *Chart) most() float64 {
-	if c.Most > 0 {
-		return c.Most
-	}
 	largest := 0.0
 	for _, line := range c.Lines {
 		for _, value := range line.Y {

@@ -15,7 +15,7 @@ import (
 
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	c := chart.Chart{Title: "a < b", X: []string{"1", "2", "4"}, Lines: []chart.Line{
+	c := chart.Chart{Title: "a < b", Colours: 1, X: []string{"1", "2", "4"}, Lines: []chart.Line{
 		{Name: "up", Y: []float64{0, 30, 60}}, {Name: "a gap", Y: []float64{100, math.NaN(), 100}},
 	}}
 	b := &strings.Builder{}
@@ -40,4 +40,5 @@ func TestWrite(t *testing.T) {
 	// The axis goes from 0, at 360, to 100, at 40.
 	require.Equal(t, []string{"153.3,360.0 320.0,264.0 486.7,168.0", "153.3,40.0 486.7,40.0"}, lines)
 	require.Contains(t, b.String(), "a &lt; b")
+	require.Equal(t, 2, strings.Count(b.String(), "dasharray"), "the second line and its legend are dashed")
 }

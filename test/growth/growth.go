@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,9 +48,9 @@ type Figures struct {
 	// Namespace and Pod are the CPU time of one among all that come at once, and Engage that of a tenant that connects.
 	Namespace, Pod, Engage time.Duration
 	// OneNamespace, OnePod, NamespaceClock and PodClock are medians of one more that comes alone, and Slowest the
-	// slowest of these.
-	OneNamespace, OnePod, NamespaceClock, PodClock time.Duration
-	SlowestNamespace, SlowestPod                   time.Duration
+	// slowest of these, in milliseconds.
+	OneNamespace, OnePod, NamespaceClock, PodClock float64
+	SlowestNamespace, SlowestPod                   float64
 	// Idle is the CPU time of a tenant in a second in which nothing comes. It is part of the other times: the longer a
 	// machine takes, the more.
 	Idle time.Duration
@@ -297,53 +296,32 @@ func (w *world) profile() (func(), error) {
 
 // more decides namespaces and pods one by one.
 func (w *world) more(ctx context.Context, f *Figures) error {
-	var namespaces, pods times
+	var namespaces, pods schedulertest.LatencyRecorder
 	for i := range w.More {
 		tenant := fmt.Sprintf("tenant-%d", i*w.Tenants/w.More)
 		next := int(w.placed.Load()) + 1
-		namespaces.begin()
+		namespaces.Start()
 		w.ask(tenant, fmt.Sprintf("more-%d", i))
 		if err := w.wait(ctx, "namespaces are placed", func() int { return int(w.placed.Load()) }, next); err != nil {
 			return err
 		}
-		namespaces.end()
+		namespaces.Stop()
 	}
 	for i := range w.More {
 		a := w.apis[i*w.Tenants/w.More]
 		next := int(w.chosen.Load()) + 1
-		pods.begin()
+		pods.Start()
 		if _, err := a.send("ADDED", podOf(fmt.Sprintf("namespace-%d", i%w.Namespaces), fmt.Sprintf("more-%d", i))); err != nil {
 			return err
 		}
 		if err := w.wait(ctx, "pods have a super cluster", func() int { return int(w.chosen.Load()) }, next); err != nil {
 			return err
 		}
-		pods.end()
+		pods.Stop()
 	}
-	f.OneNamespace, f.NamespaceClock, f.SlowestNamespace = namespaces.figures()
-	f.OnePod, f.PodClock, f.SlowestPod = pods.figures()
+	f.NamespaceClock, f.OneNamespace = namespaces.Quantile(0.5)
+	f.SlowestNamespace, _ = namespaces.Quantile(1)
+	f.PodClock, f.OnePod = pods.Quantile(0.5)
+	f.SlowestPod, _ = pods.Quantile(1)
 	return nil
-}
-
-// times are how long operations took, in CPU time of the process and by the clock.
-type times struct {
-	begun       time.Time
-	used        time.Duration
-	cpu, clocks []time.Duration
-}
-
-func (t *times) begin() { t.begun, t.used = time.Now(), schedulertest.CPUTime() }
-
-func (t *times) end() {
-	t.cpu = append(t.cpu, schedulertest.CPUTime()-t.used)
-	t.clocks = append(t.clocks, time.Since(t.begun))
-}
-
-// figures returns the median CPU time, and of the times by the clock the median and the largest.
-func (t *times) figures() (cpu, clock, slowest time.Duration) {
-	if len(t.cpu) == 0 {
-		return 0, 0, 0
-	}
-	cpus, clocks := slices.Sorted(slices.Values(t.cpu)), slices.Sorted(slices.Values(t.clocks))
-	return cpus[len(cpus)/2], clocks[len(clocks)/2], clocks[len(clocks)-1]
 }

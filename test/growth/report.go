@@ -94,15 +94,15 @@ var rows = []row{
 	{"namespaces", "%.0f", "", func(f *Figures) float64 { return float64(f.Tenants * f.Namespaces) }},
 	{"pods", "%.0f", "", func(f *Figures) float64 { return float64(f.Tenants * f.Pods) }},
 	{"CPU time of a namespace, all at once, ms", "%.2f", "CPU time of a namespace, all at once", func(f *Figures) float64 { return milliseconds(f.Namespace) }},
-	{"same, one more alone, p50, ms", "%.2f", "CPU time of one more namespace", func(f *Figures) float64 { return milliseconds(f.OneNamespace) }},
-	{"same, by the clock, p50; ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.NamespaceClock) }},
-	{"same, slowest, ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.SlowestNamespace) }},
+	{"same, one more alone, p50, ms", "%.2f", "CPU time of one more namespace", func(f *Figures) float64 { return f.OneNamespace }},
+	{"same, by the clock, p50; ms", "%.2f", "", func(f *Figures) float64 { return f.NamespaceClock }},
+	{"same, slowest, ms", "%.2f", "", func(f *Figures) float64 { return f.SlowestNamespace }},
 	{"CPU time of a pod, all at once, ms", "%.2f", "CPU time of a pod, all at once", func(f *Figures) float64 { return milliseconds(f.Pod) }},
-	{"same, one more alone, p50, ms", "%.2f", "CPU time of one more pod", func(f *Figures) float64 { return milliseconds(f.OnePod) }},
-	{"same, by the clock, p50; ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.PodClock) }},
-	{"same, slowest, ms", "%.2f", "", func(f *Figures) float64 { return milliseconds(f.SlowestPod) }},
+	{"same, one more alone, p50, ms", "%.2f", "CPU time of one more pod", func(f *Figures) float64 { return f.OnePod }},
+	{"same, by the clock, p50; ms", "%.2f", "", func(f *Figures) float64 { return f.PodClock }},
+	{"same, slowest, ms", "%.2f", "", func(f *Figures) float64 { return f.SlowestPod }},
 	{"CPU time of a tenant that connects, ms", "%.1f", "CPU time of a tenant that connects", func(f *Figures) float64 { return milliseconds(f.Engage) }},
-	{"CPU time of an idle tenant in a second, ms", "%.3f", "CPU time of an idle tenant in a second", func(f *Figures) float64 { return milliseconds(f.Idle) }},
+	{"CPU time of an idle tenant in a second, ms", "%.3f", "", func(f *Figures) float64 { return milliseconds(f.Idle) }},
 	{"memory of a namespace, kB", "%.1f", "memory of a namespace", func(f *Figures) float64 { return f.NamespaceBytes / 1e3 }},
 	{"memory of an idle tenant, kB", "%.0f", "memory of an idle tenant", func(f *Figures) float64 { return f.TenantBytes / 1e3 }},
 	{"memory of a pod, kB", "%.1f", "memory of a pod", func(f *Figures) float64 { return f.PodBytes / 1e3 }},
@@ -134,7 +134,7 @@ func draw(figure string, all []*Figures) error {
 			base = f
 		}
 	}
-	c := &chart.Chart{Title: fmt.Sprintf("What each costs, as a part of the same with %d tenants", base.Tenants), XLabel: "tenants", YLabel: "×"}
+	c := &chart.Chart{Title: fmt.Sprintf("What each costs, as a part of the same with %d tenants", base.Tenants), XLabel: "tenants", YLabel: "×", Colours: 5}
 	for _, f := range all {
 		c.X = append(c.X, fmt.Sprint(f.Tenants))
 	}
@@ -148,12 +148,5 @@ func draw(figure string, all []*Figures) error {
 		}
 		c.Lines = append(c.Lines, line)
 	}
-	file, err := os.Create(figure)
-	if err != nil {
-		return fmt.Errorf("writing the chart: %w", err)
-	}
-	if err := c.Write(file); err != nil {
-		return fmt.Errorf("writing the chart: %w", err)
-	}
-	return file.Close() //nolint:wrapcheck // it names the file
+	return c.WriteFile(figure) //nolint:wrapcheck // it names the file
 }

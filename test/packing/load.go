@@ -69,7 +69,7 @@ const (
 )
 
 // Loads are what is measured. Memory goes with cores as in three families of Azure's sizes (F, D and E: 2, 4 and 8 GiB
-// each core), in such parts that a core has about what it has on a node: that part is assumed.
+// each core, from memory), in such parts that a core has about what it has on a node: that part is assumed.
 var Loads = []Load{
 	{Name: "VMs", pod: func(r *rand.Rand) Size {
 		cores := int64(1)

@@ -33,6 +33,8 @@ type Cut struct {
 	Slice slice.Amounts
 	// Profile is that of the namespace scheduler, "" for its default.
 	Profile string
+	// NamesPods is whether quotas name how many pods there are. What a quota does not name comes with the slices.
+	NamesPods bool
 }
 
 // Outcome is what came out of one cut. Parts are of the pool, in the resource of which most is given, unless something
@@ -44,9 +46,9 @@ type Outcome struct {
 	Running float64
 	// Refused is how many namespaces of All wait, of which TooMany have more slices than a namespace may have.
 	Refused, TooMany, All int
-	// NoRoom is the part of what the pods of placed namespaces request of cpu for which no super cluster has room, NoRoomLoose
-	// the same of the first pods up to four fifths of the quota, and Unmoved the same as NoRoom where no slices move for pods.
-	NoRoom, NoRoomLoose, Unmoved float64
+	// NoRoom is the part of what the pods of placed namespaces request of cpu for which no super cluster has room, and
+	// Unmoved the same where no slices move for pods.
+	NoRoom, Unmoved float64
 	// NoNode is the part of cpu for which a super cluster has room, and no node.
 	NoNode float64
 	// Moves is for how many pods slices moved.
@@ -55,11 +57,14 @@ type Outcome struct {
 
 // Run places a load in a pool.
 func Run(ctx context.Context, pool *Pool, load *Load, cut *Cut, seed uint64) (*Outcome, error) {
+	return run(ctx, pool, load.Namespaces(seed, pool.asked()), cut)
+}
+
+func run(ctx context.Context, pool *Pool, namespaces []Namespace, cut *Cut) (*Outcome, error) {
 	cfg, err := kubescheduler.LoadConfig("", profiles.NamespaceScheduler)
 	if err != nil {
 		return nil, fmt.Errorf("reading the profiles: %w", err)
 	}
-	namespaces := load.Namespaces(seed, pool.asked())
 	placed, order, err := place(ctx, cfg, pool, cut, namespaces)
 	if err != nil {
 		return nil, err
@@ -69,7 +74,7 @@ func Run(ctx context.Context, pool *Pool, load *Load, cut *Cut, seed uint64) (*O
 	unmoved := runPods(pool, namespaces, placed, false)
 	t := runPods(pool, namespaces, placed, true)
 	o.Running, o.Moves, o.Unmoved = pool.given(t.running), t.moves, ratio(unmoved.noRoom, unmoved.all)
-	o.NoRoom, o.NoRoomLoose, o.NoNode = ratio(t.noRoom, t.all), ratio(t.looseNoRoom, t.looseAll), ratio(t.noNode, t.all)
+	o.NoRoom, o.NoNode = ratio(t.noRoom, t.all), ratio(t.noNode, t.all)
 	return o, nil
 }
 
@@ -107,8 +112,11 @@ func placementOf(n *Namespace, cut *Cut, age int) *schedulerv1alpha1.NamespacePl
 		namespace.Annotations[schedulerv1alpha1.AnnotationScheduler] = cut.Profile
 	}
 	quota, size := n.Quota(), cut.Slice
+	if cut.NamesPods || size == nil {
+		quota[corev1.ResourcePods] = int64(len(n.Pods))
+	}
 	if size == nil {
-		size = quota.Plus(slice.Amounts{corev1.ResourcePods: int64(len(n.Pods))})
+		size = quota
 	}
 	hard := corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: quota.List()}}
 	np := &schedulerv1alpha1.NamespacePlacement{ObjectMeta: metav1.ObjectMeta{

@@ -63,18 +63,19 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	pool := DefaultPool()
 	pool.SuperClusters, pool.Nodes = 3, 4
-	reserved := func(pods int64) *Outcome {
-		cut := &Cut{Slice: slice.Amounts{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30, corev1.ResourcePods: pods}, Profile: "pack"}
+	reserved := func(pods int64, named bool) *Outcome {
+		cut := &Cut{NamesPods: named, Slice: slice.Amounts{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30, corev1.ResourcePods: pods}, Profile: "pack"}
 		o, err := Run(schedulertest.Context(t), &pool, loadOf(t, "small pods"), cut, 1)
 		require.NoError(t, err)
 		require.Positive(t, o.Refused, "more is asked for than there is")
 		require.GreaterOrEqual(t, o.Reserved, o.Running, "pods run in what is reserved")
 		return o
 	}
-	few, many := reserved(6), reserved(20)
+	few, many := reserved(6, false), reserved(20, false)
 	require.Greater(t, few.Reserved, 0.8)
 	// 12 nodes run 1,320 pods: 66 slices of 20, which are 528 of 1,416 GiB.
 	require.Less(t, many.Reserved, 0.4)
+	require.Greater(t, reserved(20, true).Reserved, 0.8, "a quota that names pods reserves no others")
 
 	running, atFirst := FirstFit(&pool, loadOf(t, "small pods"), 1)
 	require.Greater(t, running, few.Running, "pods pack better without slices")
@@ -113,4 +114,44 @@ func TestPodsFindRoom(t *testing.T) {
 			require.Equal(t, sumOf(tc.pods).CPU-tc.noRoom, moved.running.CPU)
 		})
 	}
+}
+
+// TestRunByHand places three namespaces over two super clusters of one node of 4 cores and 16 GiB, by slices of 2 cores
+// and 8 GiB: a node has two. The first asks for three, two of them in r00 or r01; one is left, and the second, which
+// asks for two, is refused. The third has that one.
+func TestRunByHand(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 10
+	pool := &Pool{SuperClusters: 2, Nodes: 1, Node: Size{CPU: 4000, Memory: 16 * gib}, Pods: 110}
+	namespaces := []Namespace{
+		{Tenant: "a", Name: "first", Pods: []Size{{3000, 12 * gib}, {1000, 4 * gib}, {2000, 8 * gib}}},
+		{Tenant: "a", Name: "second", Pods: []Size{{4000, 16 * gib}}},
+		{Tenant: "a", Name: "third", Pods: []Size{{1000, 4 * gib}, {1000, 4 * gib}}},
+	}
+	cut := &Cut{Slice: slice.Amounts{corev1.ResourceCPU: 2000, corev1.ResourceMemory: 8 << 30, corev1.ResourcePods: 6}}
+	o, err := run(schedulertest.Context(t), pool, namespaces, cut)
+	require.NoError(t, err)
+	// The pod of 3 cores is where two slices are, that of 1 where one is, of which half stays free: 2 cores have room
+	// nowhere. No slice is unused, so none moves. Of 8 cores, those of the third namespace run, too.
+	want := &Outcome{Reserved: 1, AtFirst: 0.75, Running: 0.75, Refused: 1, All: 3, NoRoom: 0.25, Unmoved: 0.25}
+	require.Empty(t, cmp.Diff(want, o))
+
+	whole, err := run(schedulertest.Context(t), pool, namespaces, &Cut{})
+	require.NoError(t, err)
+	// In one piece the first, of 6 cores, has room in no super cluster. The others run.
+	require.Empty(t, cmp.Diff(&Outcome{Reserved: 0.75, Running: 0.75, Refused: 1, All: 3}, whole))
+}
+
+// TestPodsFindNoNode has room for three pods in what the namespace holds, and nodes of 4 cores for two of them.
+func TestPodsFindNoNode(t *testing.T) {
+	t.Parallel()
+	pool := &Pool{SuperClusters: 1, Nodes: 2, Node: Size{CPU: 4000, Memory: 16 << 10}, Pods: 110}
+	np := builders.Placement("tenant", "web").Slice("cpu", "2", "memory", "8Gi", "pods", "6").
+		Quota("cpu", "8", "memory", "32Gi", "pods", "24").
+		Held(superCluster(0), 4, "cpu", "8", "memory", "32Gi", "pods", "24").Obj()
+	pods := []Size{{3000, 1 << 10}, {3000, 1 << 10}, {2000, 1 << 10}}
+	found := runPods(pool, []Namespace{{Pods: pods}}, []*schedulerv1alpha1.NamespacePlacement{np}, true)
+	require.Equal(t, int64(2000), found.noNode)
+	require.Zero(t, found.noRoom)
+	require.Equal(t, int64(6000), found.running.CPU)
 }

@@ -11,16 +11,12 @@ import (
 	"github.com/superpool/superpool/internal/slice"
 )
 
-// loose is which part of its quota a tenant uses that keeps some room.
-const loose = 0.8
-
 // tally sums what pods request of cpu, by what becomes of them.
 type tally struct {
-	all, noRoom, noNode   int64
-	looseAll, looseNoRoom int64
-	moves                 int
-	running               Size
-	pool                  *Pool
+	all, noRoom, noNode int64
+	moves               int
+	running             Size
+	pool                *Pool
 	// clusters are the nodes of super clusters, and unreserved is what no namespace holds there.
 	clusters   map[string]*machines
 	unreserved map[string]slice.Amounts
@@ -55,14 +51,8 @@ type rooms struct {
 
 // run runs the pods of one namespace, one after the other.
 func (t *tally) run(r *rooms, pods []Size, moves bool) {
-	whole, asked := sumOf(pods).CPU, int64(0)
 	for _, pod := range pods {
-		asked += pod.CPU
-		isLoose := float64(asked) <= loose*float64(whole)
 		t.all += pod.CPU
-		if isLoose {
-			t.looseAll += pod.CPU
-		}
 		requests := pod.amounts().Plus(slice.Amounts{corev1.ResourcePods: 1})
 		into := r.choose(requests)
 		if into == "" && moves {
@@ -70,9 +60,6 @@ func (t *tally) run(r *rooms, pods []Size, moves bool) {
 		}
 		if into == "" {
 			t.noRoom += pod.CPU
-			if isLoose {
-				t.looseNoRoom += pod.CPU
-			}
 			continue
 		}
 		r.used[into] = r.used[into].Plus(requests)
@@ -118,9 +105,9 @@ func (t *tally) relocate(r *rooms, requests slice.Amounts) string {
 		if found.IsZero() {
 			return ""
 		}
-		moved := r.share(found.From)
-		if all := slice.Total(moved.runs()); all.Fits(t.unreserved[found.Cluster]) {
-			r.move(&found, moved, t)
+		moved, all := r.share(found.From)
+		if all.Fits(t.unreserved[found.Cluster]) {
+			r.move(&found, moved, all, t)
 			return r.choose(requests)
 		}
 		clusters = slices.DeleteFunc(clusters, func(cluster string) bool { return cluster == found.Cluster })
@@ -128,19 +115,9 @@ func (t *tally) relocate(r *rooms, requests slice.Amounts) string {
 	return ""
 }
 
-// parts is what moves out of super clusters.
-type parts map[string]slice.Amounts
-
-func (p parts) runs() (runs []slice.Run) {
-	for _, cluster := range slices.Sorted(maps.Keys(p)) {
-		runs = append(runs, slice.Run{Size: p[cluster], Count: 1})
-	}
-	return runs
-}
-
-// share returns what so many slices of each super cluster hold.
-func (r *rooms) share(from map[string]int32) parts {
-	moved := parts{}
+// share returns what so many slices of each super cluster hold there, and all of them together.
+func (r *rooms) share(from map[string]int32) (moved map[string]slice.Amounts, all slice.Amounts) {
+	moved = map[string]slice.Amounts{}
 	for i := range r.np.Status.Placements {
 		p := &r.np.Status.Placements[i]
 		if count := from[p.Cluster]; count > 0 {
@@ -148,16 +125,15 @@ func (r *rooms) share(from map[string]int32) parts {
 			for name := range amounts {
 				amounts[name] = amounts[name] * int64(count) / int64(p.Slices)
 			}
-			moved[p.Cluster] = amounts
+			moved[p.Cluster], all = amounts, all.Plus(amounts)
 		}
 	}
-	return moved
+	return moved, all
 }
 
-// move moves slices.
-func (r *rooms) move(found *placement.Relocation, moved parts, t *tally) {
+// move moves slices, which hold moved in each super cluster, and all together.
+func (r *rooms) move(found *placement.Relocation, moved map[string]slice.Amounts, all slice.Amounts, t *tally) {
 	t.moves++
-	all := slice.Total(moved.runs())
 	into := -1
 	for i := range r.np.Status.Placements {
 		p := &r.np.Status.Placements[i]

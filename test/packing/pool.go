@@ -1,7 +1,6 @@
 package packing
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,8 +20,8 @@ type Pool struct {
 	Pods int64
 }
 
-// DefaultPool is ten super clusters of 16 nodes. Nodes have 32 cores and 128 GiB, of which GKE's published formula leaves
-// as much to pods, and run 110 pods, as kubelets do by default.
+// DefaultPool is ten super clusters of 16 nodes. Nodes have 32 cores and 128 GiB, of which GKE's formula, from memory,
+// leaves as much to pods, and run 110 pods, as kubelets do by default.
 func DefaultPool() Pool {
 	return Pool{SuperClusters: 10, Nodes: 16, Node: Size{CPU: 31850, Memory: 118 << 10}, Pods: 110}
 }
@@ -93,7 +92,7 @@ func (m *machines) firstFit(pod Size) bool {
 func (m *machines) spread(pod Size, whole Size) bool {
 	best := -1
 	for i := range m.free {
-		if m.free[i].fits(pod) && (best < 0 || cmp.Compare(share(m.free[i].Size, whole), share(m.free[best].Size, whole)) > 0) {
+		if m.free[i].fits(pod) && (best < 0 || share(m.free[i].Size, whole) > share(m.free[best].Size, whole)) {
 			best = i
 		}
 	}

@@ -73,6 +73,11 @@ func (r *LatencyRecorder) ReportEach(b *testing.B, name string, count int) {
 	b.ReportMetric(quantile(r.cpuTime, 0.5)*1e3/float64(count), name+"-cpu-µs")
 }
 
+// Quantile returns what so large a part of the operations took at most, by the clock and in CPU time, in milliseconds.
+func (r *LatencyRecorder) Quantile(part float64) (wall, cpuTime float64) {
+	return quantile(r.wall, part), quantile(r.cpuTime, part)
+}
+
 // quantile returns the smallest of latencies that so large a part of them does not exceed, in milliseconds, 0 for none.
 func quantile(latencies []time.Duration, part float64) float64 {
 	if len(latencies) == 0 {
