@@ -228,7 +228,7 @@ func (pl *Coscheduling) activate(ctx context.Context, pods ...*corev1.Pod) {
 	}
 }
 
-// giveUp releases a gang that is being placed, if it is, with State.lose. Others begin once all its members are released.
+// giveUp is State.lose, and releases the members. Others begin once all of them are released.
 func (pl *Coscheduling) giveUp(ctx context.Context, group types.NamespacedName, unfit, again bool, why string) {
 	pl.release(pl.gangs.lose(group, unfit, again), group, why)
 	next, isTried := pl.gangs.end(group)
