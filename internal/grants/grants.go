@@ -145,13 +145,18 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		klog.FromContext(ctx).V(2).Info("Granted the tenant's kubeconfig", "virtualCluster", request.NamespacedName, "superClusters", clusters)
 		held.objects, held.written = encoded, now
 	}
-	held.isWhole = isWhole
+	return reconcile.Result{RequeueAfter: min(again, held.looksAgain(isWhole))}, nil
+}
+
+// looksAgain notes whether what is for the root namespace was written, and returns after how long that is looked at again.
+func (g *grant) looksAgain(isWhole bool) time.Duration {
+	g.isWhole = isWhole
 	if isWhole {
-		held.rootWait = 0
-		return reconcile.Result{RequeueAfter: min(again, checkPeriod)}, nil
+		g.rootWait = 0
+		return checkPeriod
 	}
-	held.rootWait = min(max(rootPeriod, 2*held.rootWait), checkPeriod)
-	return reconcile.Result{RequeueAfter: min(again, held.rootWait)}, nil
+	g.rootWait = min(max(rootPeriod, 2*g.rootWait), checkPeriod)
+	return g.rootWait
 }
 
 // write applies the objects of a grant, whatever becomes of each, and returns whether it applied them all: none in a
