@@ -248,7 +248,7 @@ func (f *following) AddEventHandler(handler cache.ResourceEventHandler) (cache.R
 	return nil, nil //nolint:nilnil // nobody asks
 }
 
-// TestGrowthIsOneChange: for members that come together the first of the gang is tried, once.
+// TestGrowthIsOneChange: for members that come together the first of the gang are tried, each once.
 func TestGrowthIsOneChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 100
@@ -264,7 +264,7 @@ func TestGrowthIsOneChange(t *testing.T) {
 		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		require.EqualValues(t, 1, lists.lists.Load())
-		require.Equal(t, []string{"mpi-1"}, handle.activated)
+		require.Len(t, handle.activated, count-2)
 		require.Empty(t, pl.gangs.due)
 	})
 }
@@ -293,8 +293,9 @@ func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 		pl.changed(t.Context(), mpi)
 		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
 		synctest.Wait()
-		require.Equal(t, []string{"mpi-4"}, handle.activated, "the first of those that wait")
+		require.ElementsMatch(t, []string{"mpi-4", "mpi-5"}, handle.activated, "the first of those that wait")
 		pl.gangs.begins(pods[3], false)
+		pl.gangs.begins(pods[4], false)
 
 		for _, pod := range []*corev1.Pod{pods[0], pods[2]} {
 			bound := pod.DeepCopy()
@@ -421,45 +422,37 @@ func (g *comingGroups) Get(group types.NamespacedName) (*podgroupv1alpha1.PodGro
 
 func (g *comingGroups) OnChange(changed func(types.NamespacedName)) { g.changed = changed }
 
-// TestMemberThatFitsNowhere: a gang that can do without a member begins with another one.
-func TestMemberThatFitsNowhere(t *testing.T) {
+// TestFirstsOfAGang: for a change as many members are tried as may stay behind, and one more: any of the first ones may
+// be one that nobody can try. One that fits nowhere tries no other: they are tried as it is.
+func TestFirstsOfAGang(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// members there are, of which the gang needs three, and tried is the index of the one that fits nowhere.
-		members, tried int
-		// isRefused is whether another plugin refuses it before this one judges it.
-		isRefused     bool
-		wantActivated []string
+		// members there are, of which the gang needs three, and so many are placed.
+		members, placed int
+		want            []string
 	}{
-		"all are needed":               {members: 3, tried: 0},
-		"one may stay behind":          {members: 4, tried: 0, wantActivated: []string{"mpi-2"}},
-		"the last that may":            {members: 5, tried: 1, wantActivated: []string{"mpi-3"}},
-		"others before it may do":      {members: 5, tried: 4},
-		"as many failed as it has too": {members: 5, tried: 2},
-		"it is not judged":             {members: 4, tried: 0, isRefused: true, wantActivated: []string{"mpi-2"}},
+		"too few":               {members: 2, want: []string{"mpi-1"}},
+		"all are needed":        {members: 3, want: []string{"mpi-1"}},
+		"two may stay behind":   {members: 5, want: []string{"mpi-1", "mpi-2", "mpi-3"}},
+		"and some are placed":   {members: 5, placed: 2, want: []string{"mpi-3", "mpi-4", "mpi-5"}},
+		"it needs nobody":       {members: 5, placed: 3, want: []string{"mpi-4"}},
+		"nobody waits any more": {members: 3, placed: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pl, handle, pods := placing(t, tc.members)
 			pl.forget()
-			state, node := framework.NewCycleState(), framework.NewNodeInfo()
-			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}})
-			if !tc.isRefused {
-				_, status := pl.PreFilter(t.Context(), state, pods[tc.tried], []fwk.NodeInfo{node})
-				require.True(t, status.IsSuccess(), status.Message())
+			for _, pod := range pods[:tc.placed] {
+				pod.Spec.NodeName = "r1"
 			}
-			_, status := pl.PostFilter(t.Context(), state, pods[tc.tried], nil)
+			var firsts []string
+			for _, pod := range pl.gangs.firsts(mpi, pl.wanted(mpi), true) {
+				firsts = append(firsts, pod.Name)
+			}
+			require.Equal(t, tc.want, firsts)
+			_, status := pl.PostFilter(t.Context(), framework.NewCycleState(), pods[0], nil)
 			require.Equal(t, fwk.Unschedulable, status.Code())
-			require.Equal(t, tc.wantActivated, handle.activated)
+			require.Empty(t, handle.activated)
 		})
 	}
-	t.Run("the gang is refused", func(t *testing.T) {
-		pl, handle, pods := placing(t, 4)
-		pl.forget()
-		state := framework.NewCycleState()
-		_, status := pl.PreFilter(t.Context(), state, pods[0], nil)
-		require.Equal(t, "gang mpi: no super cluster has room for 3 members (annotation scheduler.tenancy.x-k8s.io/gang-super-clusters: Any on the PodGroup lets it be in several)", status.Message())
-		pl.PostFilter(t.Context(), state, pods[0], nil)
-		require.Empty(t, handle.activated)
-	})
 }
 
 // counting is an Indexer that counts how often the members of a group are listed.

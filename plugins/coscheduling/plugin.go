@@ -195,7 +195,7 @@ func (pl *Coscheduling) changed(ctx context.Context, group types.NamespacedName)
 		if err != nil {
 			pl.giveUp(ctx, group, false, false, err.Error())
 		}
-		pl.activate(ctx, pl.gangs.firsts(group, err == nil)...)
+		pl.activate(ctx, pl.gangs.firsts(group, pl.wanted(group), err == nil)...)
 	})
 }
 
@@ -221,6 +221,14 @@ func (pl *Coscheduling) find(group types.NamespacedName) (*podgroupv1alpha1.PodG
 // minMember returns how many members a group needs, at least 1.
 func minMember(group *podgroupv1alpha1.PodGroup) int { return int(max(1, group.Spec.MinMember)) }
 
+// wanted is minMember of a group by its name, more than there can be if it is not known: then one member is tried.
+func (pl *Coscheduling) wanted(group types.NamespacedName) int {
+	if known, err := pl.find(group); err == nil {
+		return minMember(known)
+	}
+	return math.MaxInt
+}
+
 // activate moves pods to the active queue, or has them tried again when their attempt is over.
 func (pl *Coscheduling) activate(ctx context.Context, pods ...*corev1.Pod) {
 	if all := pl.gangs.activate(pods); len(all) > 0 {
@@ -233,7 +241,7 @@ func (pl *Coscheduling) giveUp(ctx context.Context, group types.NamespacedName, 
 	pl.release(pl.gangs.lose(group, unfit, again), group, why)
 	next, isTried := pl.gangs.end(group)
 	if isTried {
-		next = append(next, pl.gangs.firsts(group, false)...)
+		next = append(next, pl.gangs.firsts(group, pl.wanted(group), false)...)
 	}
 	pl.activate(ctx, next...)
 }
@@ -253,16 +261,16 @@ func (pl *Coscheduling) release(members sets.Set[types.UID], group types.Namespa
 }
 
 // PostFilter releases the gang of a member that fits nowhere, or that another plugin did not let this one judge, if the
-// others are too few without it. Before its gang is being placed, it tries the next of the members that may stay behind.
-func (pl *Coscheduling) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	if name := GroupOf(pod); name.Name != "" {
-		pl.fitsNowhere(ctx, name, pod, readCycle(state))
+// others are too few without it.
+func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if name := GroupOf(pod); name.Name != "" && pl.gangs.beingPlaced(name) != nil {
+		pl.fitsNowhere(ctx, name, pod)
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// fitsNowhere is PostFilter for a member. judged is what PreFilter found out, nil if another plugin refused it before.
-func (pl *Coscheduling) fitsNowhere(ctx context.Context, name types.NamespacedName, pod *corev1.Pod, judged *cycle) {
+// fitsNowhere is PostFilter for a member of a gang that is being placed.
+func (pl *Coscheduling) fitsNowhere(ctx context.Context, name types.NamespacedName, pod *corev1.Pod) {
 	found, spare, several := pl.gangs.members(name, pod.Spec.SchedulerName), 0, false
 	if group, err := pl.find(name); err == nil {
 		spare = found.count() - minMember(group)
@@ -271,15 +279,8 @@ func (pl *Coscheduling) fitsNowhere(ctx context.Context, name types.NamespacedNa
 			return // nobody waits for it
 		}
 	}
-	if pl.gangs.beingPlaced(name) != nil {
-		if pl.gangs.failed(pod, spare) {
-			pl.giveUp(ctx, name, true, !several, fmt.Sprintf("pod %s does not fit where the others do", pod.Name))
-		}
-		return
-	}
-	i := slices.IndexFunc(found.waiting, func(other *corev1.Pod) bool { return other.UID == pod.UID })
-	if i >= 0 && i < spare && (judged == nil || !judged.isRefused) { // what PreFilter refuses is the gang
-		pl.activate(ctx, found.waiting[i+1])
+	if pl.gangs.failed(pod, spare) {
+		pl.giveUp(ctx, name, true, !several, fmt.Sprintf("pod %s does not fit where the others do", pod.Name))
 	}
 }
 
@@ -358,7 +359,7 @@ func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWit
 // hint tries the first members of a gang again, which bring the others with them. A Pod that is still there without a
 // super cluster is one that a gang gave up, which is no news for that gang.
 func (pl *Coscheduling) hint(_ klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
-	group, needed := GroupOf(pod), math.MaxInt
+	group := GroupOf(pod)
 	if group.Name == "" {
 		return fwk.Queue, nil
 	}
@@ -367,10 +368,7 @@ func (pl *Coscheduling) hint(_ klog.Logger, pod *corev1.Pod, before, after any) 
 			return fwk.QueueSkip, nil
 		}
 	}
-	if known, err := pl.find(group); err == nil {
-		needed = minMember(known)
-	}
-	if !pl.gangs.isFirst(pod, needed) {
+	if !pl.gangs.isFirst(pod, pl.wanted(group)) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

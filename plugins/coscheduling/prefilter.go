@@ -16,8 +16,6 @@ import (
 
 // cycle is what PreFilter found out about the gang of a pod.
 type cycle struct {
-	// isRefused is whether PreFilter refused it, and with it each member: then nobody reads the rest.
-	isRefused bool
 	// waiting are the members without a super cluster, the pod among them, of whom needed must be placed at once.
 	waiting []*corev1.Pod
 	needed  int
@@ -28,7 +26,7 @@ type cycle struct {
 // isWhole reports whether the gang needs nobody any more: the pod is placed like any other.
 func (c *cycle) isWhole() bool { return c.needed <= 0 }
 
-// Clone implements fwk.StateData: nothing but PreFilter changes a cycle.
+// Clone implements fwk.StateData: nothing changes a cycle.
 func (c *cycle) Clone() fwk.StateData { return c }
 
 // readCycle returns what PreFilter wrote, nil for nothing.
@@ -58,14 +56,16 @@ type members struct {
 
 func (m *members) count() int { return len(m.waiting) + m.placed }
 
+// tried returns how many of waiting are tried for a change, of a gang that needs wanted: as many of the first ones as
+// can stay behind, and one more, of which one fits if the gang does.
+func (m *members) tried(wanted int) int { return min(max(0, m.count()-wanted)+1, len(m.waiting)) }
+
 // PreFilter refuses a member of a gang that cannot be placed whole, and leaves the super clusters where it can be.
 func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	name := GroupOf(pod)
 	if name.Name == "" {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	judged := &cycle{isRefused: true}
-	state.Write(stateKey, judged)
 	group, err := pl.find(name)
 	pl.gangs.begins(pod, err != nil)
 	if err != nil {
@@ -85,7 +85,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	if why := pl.tooFew(found, wanted); why != "" {
 		return nil, refused(fwk.UnschedulableAndUnresolvable, name, why)
 	}
-	*judged = cycle{isRefused: true, needed: wanted - found.placed, waiting: found.waiting, timeout: group.Spec.ScheduleTimeoutSeconds}
+	judged := &cycle{needed: wanted - found.placed, waiting: found.waiting, timeout: group.Spec.ScheduleTimeoutSeconds}
 	var first string
 	var failed sets.Set[string]
 	if !judged.isWhole() {
@@ -100,7 +100,7 @@ func (pl *Coscheduling) PreFilter(_ context.Context, state fwk.CycleState, pod *
 	if why != "" {
 		return nil, refused(fwk.Unschedulable, name, why)
 	}
-	judged.isRefused = false
+	state.Write(stateKey, judged)
 	if left == nil {
 		return nil, nil
 	}

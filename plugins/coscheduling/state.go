@@ -212,15 +212,20 @@ func (s *State) compare(a, b *corev1.Pod) int {
 	return cmp.Or(s.notes[a.UID].last()-s.notes[b.UID].last(), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// firsts returns the first member of each profile, which brings the others with it, and those that were refused because
-// the PodGroup was not known, if isKnown now: no event would try them, and each says that there is none.
-func (s *State) firsts(name types.NamespacedName, isKnown bool) (tried []*corev1.Pod) {
+// firsts returns the first members of each profile of a gang that needs wanted, which bring the others with them, one if
+// it is whole, and those that were refused because the PodGroup was not known, if isKnown now: no event would try them,
+// and each says that there is none.
+func (s *State) firsts(name types.NamespacedName, wanted int, isKnown bool) (tried []*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.roster(name, "") // which fills rosters
 	for _, of := range s.rosters[name] {
+		count := of.tried(wanted)
+		if of.placed >= wanted {
+			count = 1
+		}
 		for i, pod := range of.waiting {
-			if noted := s.notes[pod.UID]; i == 0 || isKnown && noted != nil && noted.missed {
+			if noted := s.notes[pod.UID]; i < count || isKnown && noted != nil && noted.missed {
 				tried = append(tried, pod)
 			}
 		}
@@ -228,8 +233,8 @@ func (s *State) firsts(name types.NamespacedName, isKnown bool) (tried []*corev1
 	return tried
 }
 
-// isFirst reports whether an event is to try a member of a gang that needs wanted: as many of the first ones as can stay
-// behind, and one more, of which one fits if the gang does. It is asked for each member, under the lock of the queue.
+// isFirst reports whether an event is to try a member of a gang that needs wanted. It is asked for each member, under the
+// lock of the queue.
 func (s *State) isFirst(pod *corev1.Pod, wanted int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +242,7 @@ func (s *State) isFirst(pod *corev1.Pod, wanted int) bool {
 	if s.isPlacing(GroupOf(pod)) || len(found.waiting) == 0 {
 		return true
 	}
-	return s.compare(pod, found.waiting[min(max(0, found.count()-wanted), len(found.waiting)-1)]) <= 0
+	return s.compare(pod, found.waiting[found.tried(wanted)-1]) <= 0
 }
 
 // soon calls try after changesPeriod, once for all calls before renew.
