@@ -44,7 +44,8 @@ const (
 	linger = 10 * time.Minute
 	// checkPeriod is after how long a grant is written again, whatever became of it.
 	checkPeriod = 10 * time.Minute
-	// rootPeriod is after how long a root namespace is looked at again that is not the VirtualCluster's.
+	// rootPeriod is after how long a root namespace is looked at again that is not the VirtualCluster's, and twice as long
+	// each time, up to checkPeriod.
 	rootPeriod = 10 * time.Second
 )
 
@@ -70,6 +71,10 @@ type grant struct {
 	uid     types.UID // of the VirtualCluster
 	objects []byte
 	written time.Time
+	// isWhole is whether that includes what is for the root namespace, and rootWait after how long that was to be looked at
+	// again last, 0 for not.
+	isWhole  bool
+	rootWait time.Duration
 	// until is when the grant of a super cluster without placement ends.
 	until map[string]time.Time
 }
@@ -125,28 +130,44 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("encoding a grant: %w", err)
 	}
-	if string(encoded) != string(held.objects) || now.Sub(held.written) >= checkPeriod {
-		isWhole, err := c.write(ctx, vc, objects)
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if !isWhole {
-			return reconcile.Result{RequeueAfter: rootPeriod}, nil
-		}
+	isDue := string(encoded) != string(held.objects) || now.Sub(held.written) >= checkPeriod
+	if !isDue && held.isWhole {
+		return reconcile.Result{RequeueAfter: min(again, checkPeriod)}, nil
+	}
+	if isDue {
+		held.objects = nil // until all of it is written
+	}
+	isWhole, err := c.write(ctx, vc, objects, isDue)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if isDue {
 		klog.FromContext(ctx).V(2).Info("Granted the tenant's kubeconfig", "virtualCluster", request.NamespacedName, "superClusters", clusters)
 		held.objects, held.written = encoded, now
 	}
-	return reconcile.Result{RequeueAfter: min(again, checkPeriod)}, nil
+	return reconcile.Result{RequeueAfter: min(again, held.looksAgain(isWhole))}, nil
+}
+
+// looksAgain notes whether what is for the root namespace was written, and returns after how long that is looked at again.
+func (g *grant) looksAgain(isWhole bool) time.Duration {
+	g.isWhole = isWhole
+	if isWhole {
+		g.rootWait = 0
+		return checkPeriod
+	}
+	g.rootWait = min(max(rootPeriod, 2*g.rootWait), checkPeriod)
+	return g.rootWait
 }
 
 // write applies the objects of a grant, whatever becomes of each, and returns whether it applied them all: none in a
-// root namespace that is not the VirtualCluster's own. Whoever writes status names it, and vc-manager does.
-func (c *Controller) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, objects []client.Object) (isWhole bool, err error) {
+// root namespace that is not the VirtualCluster's own. Whoever writes status names it, and vc-manager does. What
+// is elsewhere is applied only if isDue: it was before.
+func (c *Controller) write(ctx context.Context, vc *tenancyv1alpha1.VirtualCluster, objects []client.Object, isDue bool) (isWhole bool, err error) {
 	why, err := virtualclusters.CheckRoot(ctx, c.Reader, vc)
 	isWhole = why == (tenancy.Reason{}) && err == nil
 	errs := []error{err}
 	for _, object := range objects {
-		if !isWhole && object.GetNamespace() == vc.Status.ClusterNamespace {
+		if inRoot := object.GetNamespace() == vc.Status.ClusterNamespace; inRoot && !isWhole || !inRoot && !isDue {
 			continue
 		}
 		if err := c.Client.Patch(ctx, object, client.Apply, client.FieldOwner("vc-scheduler"), client.ForceOwnership); err != nil { //nolint:staticcheck // Apply takes configurations, which are other types than those that are read

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -89,6 +90,40 @@ func TestAnothersRoot(t *testing.T) {
 	require.NoError(t, b.Update(t.Context(), vc))
 	b.reconcile(t, b.controller())
 	require.Contains(t, b.managers(t), "key: superpool:control-planes")
+}
+
+// TestAnothersRootIsNotWrittenFor: as long as a root namespace is not the VirtualCluster's it is looked at again less and
+// less often, and what is granted elsewhere is written once; when it is, what belongs there is written alone.
+func TestAnothersRootIsNotWrittenFor(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.becomes(t, "v1.37")
+	root := &corev1.Namespace{}
+	require.NoError(t, b.Get(t.Context(), client.ObjectKey{Name: "key"}, root))
+	owner := root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID]
+	root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID] = "another"
+	require.NoError(t, b.Update(t.Context(), root))
+	c := b.controller()
+	require.Equal(t, rootPeriod, b.reconcile(t, c).RequeueAfter)
+	writes := b.writes
+	var again []time.Duration
+	for range 8 {
+		again = append(again, b.reconcile(t, c).RequeueAfter)
+	}
+	require.Equal(t, []time.Duration{20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 320 * time.Second, checkPeriod, checkPeriod, checkPeriod}, again)
+	require.Equal(t, writes, b.writes)
+	b.clock.SetTime(b.clock.Now().Add(checkPeriod))
+	b.reconcile(t, c)
+	require.Equal(t, 2*writes, b.writes, "as any grant is written again")
+
+	require.NoError(t, b.Get(t.Context(), client.ObjectKey{Name: "key"}, root))
+	root.Annotations[tenancyv1alpha1.AnnotationVirtualClusterUID] = owner
+	require.NoError(t, b.Update(t.Context(), root))
+	require.Equal(t, checkPeriod, b.reconcile(t, c).RequeueAfter)
+	require.Equal(t, 2*writes+1, b.writes)
+	require.Contains(t, b.managers(t), "key: superpool:control-planes")
+	b.reconcile(t, c)
+	require.Equal(t, 2*writes+1, b.writes)
 }
 
 // TestBindIsRefused: syncers are granted what is theirs where vc-scheduler has not the rights of this version yet.

@@ -59,6 +59,14 @@ type Certificate struct {
 
 func (c *Certificate) validity() time.Duration { return cmp.Or(c.Validity, DefaultValidity) }
 
+// uses returns what the holder may show it as.
+func (c *Certificate) uses() []x509.ExtKeyUsage {
+	if len(c.IPs)+len(c.DNSNames) > 0 {
+		return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	}
+	return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+}
+
 // Pair is a certificate and its private key, in PEM.
 type Pair struct {
 	Certificate, Key []byte
@@ -146,10 +154,6 @@ func (a *Authority) IssueAt(now time.Time, wanted Certificate) (*Pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("choosing a serial number: %w", err)
 	}
-	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	if len(wanted.IPs)+len(wanted.DNSNames) > 0 {
-		usages = append(usages, x509.ExtKeyUsageServerAuth)
-	}
 	began, ends := a.certificate.NotBefore, a.certificate.NotAfter
 	if from := now.Add(-backdated).UTC(); from.After(began) {
 		began = from
@@ -161,7 +165,7 @@ func (a *Authority) IssueAt(now time.Time, wanted Certificate) (*Pair, error) {
 		Subject:      pkix.Name{CommonName: wanted.User, Organization: wanted.Groups},
 		SerialNumber: serial.Add(serial, big.NewInt(1)),
 		NotBefore:    began, NotAfter: ends,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: usages, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: wanted.uses(), BasicConstraintsValid: true,
 		IPAddresses: wanted.IPs, DNSNames: wanted.DNSNames,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)

@@ -27,12 +27,14 @@ func (a *Authority) Due(pair *Pair, wanted Certificate, now time.Time) (at time.
 	}
 	leaf := parsed.Leaf
 	switch {
-	case leaf.CheckSignatureFrom(a.certificate) != nil:
+	case !bytes.Equal(leaf.RawIssuer, a.certificate.RawSubject), leaf.CheckSignatureFrom(a.certificate) != nil: // who verifies looks for the name first
 		return now, fmt.Sprintf("authority %s has not signed it", a.Name())
 	case !slices.EqualFunc(parsed.Certificate[1:], a.behind(), bytes.Equal):
 		return now, "it shows other certificates than its own"
 	case !describes(&wanted, leaf):
 		return now, "it is for another user, or for other names"
+	case !slices.Equal(slices.Sorted(slices.Values(leaf.ExtKeyUsage)), slices.Sorted(slices.Values(wanted.uses()))):
+		return now, "it is for another use"
 	case now.Before(leaf.NotBefore):
 		return now, "it is not valid yet"
 	}

@@ -2,12 +2,19 @@ package pki_test
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/superpool/superpool/internal/pki"
 )
@@ -91,6 +98,61 @@ func TestDueOfEachName(t *testing.T) {
 		change(&other)
 		_, why := authority.Due(pair, other, time.Now())
 		require.Equal(t, "it is for another user, or for other names", why, name)
+	}
+}
+
+// TestDueOfAnAuthorityOfAnotherName: what an authority has signed by its key under another name leads to nobody that is
+// trusted, whatever its signature.
+func TestDueOfAnAuthorityOfAnotherName(t *testing.T) {
+	t.Parallel()
+	key, err := pki.NewKey()
+	require.NoError(t, err)
+	before, err := pki.AuthorityOf("before", key, time.Now())
+	require.NoError(t, err)
+	after, err := pki.AuthorityOf("after", key, time.Now())
+	require.NoError(t, err)
+	wanted := pki.Certificate{User: "u", DNSNames: []string{"n"}}
+	pair, err := before.Issue(wanted)
+	require.NoError(t, err)
+	_, why := after.Due(pair, wanted, time.Now())
+	require.Equal(t, "authority after has not signed it", why)
+	pair, err = after.Issue(wanted)
+	require.NoError(t, err)
+	_, why = after.Due(pair, wanted, time.Now())
+	require.Empty(t, why)
+}
+
+// TestDueOfAnotherUse: a server's certificate that may be shown as none, as another program or version has issued it, is
+// made anew.
+func TestDueOfAnotherUse(t *testing.T) {
+	t.Parallel()
+	authority := newAuthority(t, "ca")
+	wanted := pki.Certificate{User: "u", DNSNames: []string{"n"}}
+	signer, err := authority.Pair()
+	require.NoError(t, err)
+	parsed, err := tls.X509KeyPair(signer.Certificate, signer.Key)
+	require.NoError(t, err)
+	key, err := pki.NewKey()
+	require.NoError(t, err)
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		uses []x509.ExtKeyUsage
+		want string
+	}{
+		"both, in any order": {uses: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}},
+		"a client's":         {uses: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, want: "it is for another use"},
+		"none":               {want: "it is for another use"},
+	} {
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: wanted.User}, DNSNames: wanted.DNSNames, ExtKeyUsage: tc.uses,
+			NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(365 * day),
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, parsed.Leaf, key.Public(), parsed.PrivateKey)
+		require.NoError(t, err)
+		pair := &pki.Pair{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: text}
+		_, why := authority.Due(pair, wanted, time.Now())
+		require.Equal(t, tc.want, why, name)
 	}
 }
 

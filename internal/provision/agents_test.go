@@ -177,7 +177,7 @@ func TestIdentityIsNobodysElse(t *testing.T) {
 	require.Empty(t, o.valid(), "nobody needs the name")
 	o.create(o.authority, o.serving)
 	o.reconcile()
-	require.Contains(t, o.valid(), "False: Secret default/acme-vn-agent is not vc-manager's")
+	require.Equal(t, "False: Secret default/acme-vn-agent is not vc-manager's, which keeps there what the tenant's API server shows to vn-agents: rename or delete it", o.valid())
 	require.Equal(t, theirs.Data, o.secret("default", "acme-vn-agent").Data)
 }
 
@@ -199,10 +199,16 @@ func TestIdentityIsOfTheRootNamespace(t *testing.T) {
 			}
 			require.False(t, o.has(root, "kubelet-client"))
 			require.Equal(t, time.Minute, o.reconcile().RequeueAfter)
-			if missing, message := o.conditions(); change == nil {
-				require.Equal(t, map[string]string{"UpToDate": "KeyConflict"}, missing)
-				require.Contains(t, message, root)
+			if change != nil {
+				require.Equal(t, "False: Namespace "+root+" exists and was not made for this VirtualCluster: delete or rename one of them", o.valid())
+				o.delete(o.authority)
+				o.reconcile()
+				require.Empty(t, o.valid(), "nobody needs it")
+				return
 			}
+			missing, message := o.conditions()
+			require.Equal(t, map[string]string{"UpToDate": "KeyConflict"}, missing)
+			require.Contains(t, message, root)
 		})
 	}
 }

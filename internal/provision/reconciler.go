@@ -170,6 +170,11 @@ func (r *Reconciler) step(ctx context.Context, vc *tenancyv1alpha1.VirtualCluste
 	}
 	if why != (tenancy.Reason{}) {
 		report.refuse(why)
+		if report.imported && why.Reason == tenancyv1alpha1.ReasonKeyConflict {
+			if pool := r.poolAuthority(ctx); !pool.isNone() { // else nobody needs anything of vc-manager
+				report.set(tenancyv1alpha1.ConditionCertificatesValid, why)
+			}
+		}
 		*again = mendingPeriod
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -80,9 +81,10 @@ func placing(t *testing.T, count int) (*Coscheduling, *permits, []*corev1.Pod) {
 	t.Helper()
 	handle := &permits{rejected: map[types.UID]int{}}
 	pl := &Coscheduling{
-		options: Options{Groups: oneGroup{}}, handle: handle, gangs: NewState(),
+		options: Options{Groups: oneGroup{}}, handle: handle,
 		pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{groupIndex: indexByGroup}),
 	}
+	pl.forget()
 	var pods []*corev1.Pod
 	for i := range count {
 		pods = append(pods, member("mpi", fmt.Sprintf("mpi-%d", i+1)))
@@ -90,10 +92,16 @@ func placing(t *testing.T, count int) (*Coscheduling, *permits, []*corev1.Pod) {
 		require.NoError(t, pl.pods.Add(pods[i]))
 	}
 	for _, pod := range pods[:min(2, count)] {
-		pl.gangs.reserve(mpi, pod.UID, "r1")
+		pl.gangs.reserve(pod, "r1")
 		handle.waiting = append(handle.waiting, pod)
 	}
 	return pl, handle, pods
+}
+
+// forget has the plugin begin anew: no gang is being placed.
+func (pl *Coscheduling) forget() {
+	pl.gangs = NewState()
+	pl.gangs.follow(pl.pods)
 }
 
 // TestRefusedBeforeCoscheduling: a member that another plugin refuses before PreFilter is one that does not fit.
@@ -102,8 +110,7 @@ func TestRefusedBeforeCoscheduling(t *testing.T) {
 		pl, handle, pods := placing(t, 3)
 		pl.PostFilter(t.Context(), framework.NewCycleState(), pods[2], nil)
 		require.Equal(t, map[types.UID]int{"mpi-1": 1, "mpi-2": 1}, handle.rejected)
-		_, tried := pl.gangs.where(mpi)
-		require.True(t, tried.Has("r1"), "it is not tried there again before something changes")
+		require.True(t, pl.gangs.tried[mpi].Has("r1"), "it is not tried there again before something changes")
 	})
 	t.Run("the others are enough", func(t *testing.T) {
 		pl, handle, pods := placing(t, 4)
@@ -131,10 +138,10 @@ func TestRefusedBeforeCoscheduling(t *testing.T) {
 	})
 }
 
-// TestHint: an event tries one member of a gang that waits, as long as that one can be tried.
+// TestHint: an event tries as many members as may stay behind, and one more: the first ones, but for those that are kept
+// out of the queue or wait for their backoff.
 func TestHint(t *testing.T) {
 	pl, _, pods := placing(t, 3)
-	pl.gangs = NewState() // none is being placed
 	hints := func() (queued []string) {
 		for _, pod := range pods {
 			hint, err := pl.hint(klog.Background(), pod, nil, &corev1.Node{})
@@ -145,33 +152,43 @@ func TestHint(t *testing.T) {
 		}
 		return queued
 	}
-	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, hints(), "none was tried yet")
-	pl.gangs.leads(mpi, pl.membersOf(mpi, "gang").waiting[0])
+	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, hints(), "it is being placed")
+	pl.forget()
 	require.Equal(t, []string{"mpi-1"}, hints())
 	pl.gangs.KeptOut(pods[0])
-	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, hints(), "the first is kept out of the queue")
-	pl.lead(mpi, pods[1])
-	pl.lead(mpi, pods[2])
-	require.Equal(t, []string{"mpi-2"}, hints(), "who was tried first, as long as it waits")
-	pl.gangs.KeptOut(pods[1])
-	pl.gangs.leads(mpi, pods[0])
-	placed := pods[0].DeepCopy()
-	placed.Spec.NodeName = "r1.node-1"
-	require.NoError(t, pl.pods.Update(placed))
-	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, hints(), "the first does not wait any more")
-	pl.gangs.leads(mpi, pods[1])
-	require.Equal(t, []string{"mpi-2"}, hints())
-	pl.gangs.gone(mpi, pods[1].UID)
-	require.Empty(t, pl.gangs.leaders)
+	require.Equal(t, []string{"mpi-2"}, hints(), "the first is kept out of the queue")
+	pl.gangs.begins(pods[0], false)
+	require.Equal(t, []string{"mpi-1"}, hints(), "and let in")
+	pods = append(pods, member("mpi", "mpi-4"))
+	pods[3].Spec.SchedulerName = "gang"
+	require.NoError(t, pl.pods.Add(pods[3]))
+	pl.gangs.changed(mpi)
+	require.Equal(t, []string{"mpi-1", "mpi-2"}, hints(), "one may stay behind")
+	for _, pod := range pods[:3] {
+		placed := pod.DeepCopy()
+		placed.Spec.NodeName = "r1"
+		require.NoError(t, pl.pods.Update(placed))
+		pl.gangs.changed(mpi, pod.UID)
+	}
+	require.Contains(t, hints(), "mpi-4", "the gang is whole")
+
+	gone := member("mpi", "mpi-5")
+	hint, err := pl.hint(klog.Background(), pods[3], gone, nil)
+	require.NoError(t, err)
+	require.Equal(t, fwk.Queue, hint, "a member was deleted")
+	require.NoError(t, pl.pods.Add(gone))
+	hint, err = pl.hint(klog.Background(), pods[3], gone, nil)
+	require.NoError(t, err)
+	require.Equal(t, fwk.QueueSkip, hint, "a member was given up")
 }
 
-// TestPodGroupThatComes: each member that was refused for the lack of a PodGroup is tried once when that comes, also
-// where another one was tried before, and then one of them for all.
+// TestPodGroupThatComes: each member that was refused for the lack of a PodGroup is tried when that comes, also where
+// another one was tried before, and then one of them for all.
 func TestPodGroupThatComes(t *testing.T) { synctest.Test(t, testPodGroupThatComes) }
 
 func testPodGroupThatComes(t *testing.T) {
 	pl, handle, pods := placing(t, 3)
-	pl.gangs = NewState() // none is being placed
+	pl.forget()
 	groups := &comingGroups{}
 	pl.options.Groups = groups
 	require.NoError(t, pl.follow(t.Context(), cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, nil)))
@@ -203,24 +220,21 @@ func testPodGroupThatComes(t *testing.T) {
 	step("and back", true, nil, "mpi-1")
 	groups.there = false
 	try(1)
-	step("as another one knows of than who leads", true, nil, "mpi-1", "mpi-2", "mpi-3")
+	step("as another one knows of than the first", true, nil, "mpi-1", "mpi-2")
+	try(0, 1)
 	groups.there, groups.comes, handle.activated = false, true, nil
-	try(1)
+	try(2)
 	settle()
 	slices.Sort(handle.activated)
-	require.Equal(t, []string{"mpi-1", "mpi-2", "mpi-3"}, handle.activated, "it comes while the second asks")
+	require.Equal(t, []string{"mpi-1", "mpi-3"}, handle.activated, "it comes while the third asks")
+	try(2)
 	pl.gangs.KeptOut(pods[0])
-	step("nobody leads", true, nil, "mpi-1", "mpi-2", "mpi-3")
-	try(1)
-	require.NoError(t, pl.pods.Delete(pods[2]))
-	handle.activated = nil
-	fourth := member("mpi", "mpi-4")
-	fourth.Spec.SchedulerName = "gang"
-	pl.grown(t.Context(), fourth)
-	require.Equal(t, []string{"mpi-2"}, handle.activated, "who leads is tried when the gang grows")
-	require.NoError(t, pl.pods.Delete(pods[1]))
-	pl.shrunk(pods[1])
-	require.Empty(t, pl.gangs.leaders)
+	step("the first is kept out", true, nil, "mpi-2")
+	for _, pod := range pods {
+		require.NoError(t, pl.pods.Delete(pod))
+		pl.shrunk(t.Context(), pod)
+	}
+	require.Empty(t, pl.gangs.notes)
 }
 
 // following is an informer whose events the test makes.
@@ -234,14 +248,14 @@ func (f *following) AddEventHandler(handler cache.ResourceEventHandler) (cache.R
 	return nil, nil //nolint:nilnil // nobody asks
 }
 
-// TestGrowthIsOneChange: members that come while none of them leads are tried together, not all of them for each.
+// TestGrowthIsOneChange: for members that come together the first of the gang are tried, each once.
 func TestGrowthIsOneChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const count = 100
 		pl, handle, pods := placing(t, count)
-		pl.gangs = NewState() // none is being placed
+		pl.forget()
 		lists, events := &counting{Indexer: pl.pods}, &following{}
-		pl.pods = lists
+		pl.gangs.follow(lists)
 		require.NoError(t, pl.follow(t.Context(), events))
 		for _, pod := range pods {
 			events.OnAdd(pod, true)
@@ -250,19 +264,18 @@ func TestGrowthIsOneChange(t *testing.T) {
 		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
 		synctest.Wait()
 		require.EqualValues(t, 1, lists.lists.Load())
-		require.Len(t, handle.activated, count)
+		require.Len(t, handle.activated, count-2)
 		require.Empty(t, pl.gangs.due)
 	})
 }
 
-// TestLetGoBeforeTheInformerShowsIt: who was let go leads no more, and is forgotten when it is bound, also under
-// another label.
+// TestLetGoBeforeTheInformerShowsIt: who was let go is not tried, and is forgotten when it is bound, also under another
+// label.
 func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pl, handle, pods := placing(t, 5) // it needs three
 		events := &following{}
 		require.NoError(t, pl.follow(t.Context(), events))
-		pl.gangs.leads(mpi, pods[0])
 		stripped := pods[1].DeepCopy()
 		stripped.Labels = nil
 		require.NoError(t, pl.pods.Update(stripped))
@@ -274,13 +287,15 @@ func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 		require.Nil(t, pl.Reserve(t.Context(), state, pods[2], "r1"))
 		status, _ = pl.Permit(t.Context(), state, pods[2], "r1")
 		require.True(t, status.IsSuccess(), status.Message())
-		require.Equal(t, map[types.UID]string{"mpi-1": "r1", "mpi-3": "r1"}, pl.gangs.letGo[mpi])
+		require.Equal(t, map[types.UID]*note{"mpi-1": {in: "r1", letGo: true}, "mpi-3": {in: "r1", letGo: true}}, pl.gangs.notes)
 
 		handle.activated = nil
 		pl.changed(t.Context(), mpi)
 		time.Sleep(changesPeriod) //nolint:forbidigo // in a bubble
 		synctest.Wait()
-		require.ElementsMatch(t, []string{"mpi-4", "mpi-5"}, handle.activated, "who waits is tried, though the first one does not lead it")
+		require.ElementsMatch(t, []string{"mpi-4", "mpi-5"}, handle.activated, "the first of those that wait")
+		pl.gangs.begins(pods[3], false)
+		pl.gangs.begins(pods[4], false)
 
 		for _, pod := range []*corev1.Pod{pods[0], pods[2]} {
 			bound := pod.DeepCopy()
@@ -288,7 +303,7 @@ func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 			require.NoError(t, pl.pods.Update(bound))
 			events.OnUpdate(pod, bound)
 		}
-		require.Empty(t, pl.gangs.letGo)
+		require.Empty(t, pl.gangs.notes)
 	})
 }
 
@@ -296,46 +311,48 @@ func TestLetGoBeforeTheInformerShowsIt(t *testing.T) {
 // no other member brings it into the active queue before.
 func TestUnreserveOfAMemberLetGo(t *testing.T) {
 	pl, handle, pods := placing(t, 3)
-	_, _, what := pl.gangs.permit(mpi, pods[1].UID, 2)
-	require.Equal(t, goes, what)
+	code, _, _ := pl.gangs.permit(mpi, 2)
+	require.Equal(t, fwk.Success, code)
 	pl.Unreserve(t.Context(), framework.NewCycleState(), pods[0], "r1")
-	require.Equal(t, map[types.UID]string{"mpi-2": "r1"}, pl.gangs.letGo[mpi])
+	require.Equal(t, map[types.UID]*note{"mpi-1": {unwritten: true}, "mpi-2": {in: "r1", letGo: true}}, pl.gangs.notes)
 	require.Empty(t, handle.rejected, "the others stay where they are")
 	pl.activate(t.Context(), pods...)
 	require.ElementsMatch(t, []string{"mpi-2", "mpi-3"}, handle.activated)
 
 	handle.activated = nil
-	pl.gangs.begins(mpi, pods[0].UID)
+	pl.gangs.begins(pods[0], false)
 	pl.activate(t.Context(), pods[0])
 	require.Equal(t, []string{"mpi-1"}, handle.activated, "it was tried since")
 	pl.Unreserve(t.Context(), framework.NewCycleState(), pods[1], "r1")
-	pl.gangs.gone(mpi, pods[1].UID)
-	require.Empty(t, pl.gangs.unwritten)
+	require.True(t, pl.gangs.notes["mpi-2"].unwritten)
+	pl.gangs.changed(mpi, pods[1].UID)
+	require.NotContains(t, pl.gangs.notes, pods[1].UID)
 }
 
 // TestTimeOfAGang: with the time of its first member a gang is given up as a whole, and only the gang whose time it is.
 func TestTimeOfAGang(t *testing.T) {
-	whole := map[types.UID]bool{"mpi-1": true, "mpi-2": true}
+	whole := sets.New[types.UID]("mpi-1", "mpi-2")
+	one, two := member("mpi", "mpi-1"), member("mpi", "mpi-2")
 	for name, tc := range map[string]struct {
 		meanwhile func(s *State)
-		want      map[types.UID]bool
-		outcome   outcome
+		want      sets.Set[types.UID]
+		code      fwk.Code
 	}{
-		"too few":          {meanwhile: func(*State) {}, want: whole, outcome: lost},
-		"placed":           {meanwhile: func(s *State) { s.permit(mpi, "mpi-2", 2) }, outcome: lost},
-		"given up":         {meanwhile: func(s *State) { s.lose(mpi, true, true) }, outcome: lost},
-		"tried anew since": {meanwhile: func(s *State) { s.permit(mpi, "mpi-2", 2); s.reserve(mpi, "mpi-1", "r1") }, outcome: waits},
+		"too few":          {meanwhile: func(*State) {}, want: whole, code: fwk.Unschedulable},
+		"placed":           {meanwhile: func(s *State) { s.permit(mpi, 2) }, code: fwk.Unschedulable},
+		"given up":         {meanwhile: func(s *State) { s.lose(mpi, true, true) }, code: fwk.Unschedulable},
+		"tried anew since": {meanwhile: func(s *State) { s.permit(mpi, 2); s.reserve(one, "r1") }, code: fwk.Wait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := NewState()
-				var released map[types.UID]bool
-				release := func(members map[types.UID]bool) { released = members }
+				s := newState(t, one, two)
+				var released sets.Set[types.UID]
+				release := func(members sets.Set[types.UID]) { released = members }
 				require.Zero(t, s.expireAfter(mpi, time.Minute, nil), "nothing is being placed")
-				s.reserve(mpi, "mpi-1", "r1")
+				s.reserve(one, "r1")
 				require.Equal(t, time.Minute, s.expireAfter(mpi, time.Minute, release))
 				<-time.After(20 * time.Second)
-				s.reserve(mpi, "mpi-2", "r1")
+				s.reserve(two, "r1")
 				require.Equal(t, 40*time.Second, s.expireAfter(mpi, time.Second, nil), "the time of the first one is the gang's")
 				before := s.placing
 				tc.meanwhile(s)
@@ -343,11 +360,11 @@ func TestTimeOfAGang(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, tc.want, released)
 				require.Empty(t, s.expire(before))
-				_, _, outcome := s.permit(mpi, "mpi-1", 2)
-				require.Equal(t, tc.outcome, outcome)
+				code, _, _ := s.permit(mpi, 2)
+				require.Equal(t, tc.code, code)
 				if tc.want != nil {
-					s.forget(mpi, "mpi-1")
-					s.forget(mpi, "mpi-2")
+					s.unreserve(one)
+					s.unreserve(two)
 					_, again := s.end(mpi)
 					require.True(t, again)
 				}
@@ -368,7 +385,8 @@ func TestPodMadeAnew(t *testing.T) {
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watched, nil },
 		}, builders.Clientset()), &corev1.Pod{}, 0, cache.Indexers{groupIndex: indexByGroup})
-		pl := &Coscheduling{handle: &permits{}, gangs: NewState(), pods: informer.GetIndexer()}
+		pl := &Coscheduling{handle: &permits{}, pods: informer.GetIndexer()}
+		pl.forget()
 		require.NoError(t, pl.follow(t.Context(), informer))
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
@@ -376,10 +394,10 @@ func TestPodMadeAnew(t *testing.T) {
 		synctest.Wait()
 		_, status := pl.PreFilter(ctx, framework.NewCycleState(), before, nil)
 		require.Equal(t, fwk.UnschedulableAndUnresolvable, status.Code())
-		require.Equal(t, leader{pod: "mpi-1", uid: before.UID, missing: true}, pl.gangs.leader(mpi, ""))
+		require.True(t, pl.gangs.notes[before.UID].missed)
 		watched.Modify(after)
 		synctest.Wait()
-		require.Empty(t, pl.gangs.leaders)
+		require.Empty(t, pl.gangs.notes)
 		stop()
 		<-stopped
 	})
@@ -404,33 +422,35 @@ func (g *comingGroups) Get(group types.NamespacedName) (*podgroupv1alpha1.PodGro
 
 func (g *comingGroups) OnChange(changed func(types.NamespacedName)) { g.changed = changed }
 
-// TestMemberThatFitsNowhere: a gang that can do without a member begins with another one, and the member that fits
-// nowhere is not the one that events try: a gang that could be placed without it would wait for it.
-func TestMemberThatFitsNowhere(t *testing.T) {
+// TestFirstsOfAGang: for a change as many members are tried as may stay behind, and one more: any of the first ones may
+// be one that nobody can try. One that fits nowhere tries no other: they are tried as it is.
+func TestFirstsOfAGang(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// members there are, of which the gang needs three, and tried is the index of the one that fits nowhere.
-		members, tried int
-		wantActivated  []string
-		wantLeader     string
+		// members there are, of which the gang needs three, and so many are placed.
+		members, placed int
+		want            []string
 	}{
-		"all are needed":               {members: 3, tried: 0, wantLeader: "mpi-1"},
-		"one may stay behind":          {members: 4, tried: 0, wantActivated: []string{"mpi-2"}},
-		"the last that may":            {members: 5, tried: 1, wantActivated: []string{"mpi-3"}},
-		"others before it may do":      {members: 5, tried: 4},
-		"as many failed as it has too": {members: 5, tried: 2},
+		"too few":               {members: 2, want: []string{"mpi-1"}},
+		"all are needed":        {members: 3, want: []string{"mpi-1"}},
+		"two may stay behind":   {members: 5, want: []string{"mpi-1", "mpi-2", "mpi-3"}},
+		"and some are placed":   {members: 5, placed: 2, want: []string{"mpi-3", "mpi-4", "mpi-5"}},
+		"it needs nobody":       {members: 5, placed: 3, want: []string{"mpi-4"}},
+		"nobody waits any more": {members: 3, placed: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pl, handle, pods := placing(t, tc.members)
-			pl.gangs = NewState() // none is being placed
-			state, node := framework.NewCycleState(), framework.NewNodeInfo()
-			node.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}})
-			_, status := pl.PreFilter(t.Context(), state, pods[tc.tried], []fwk.NodeInfo{node})
-			require.True(t, status.IsSuccess(), status.Message())
-			require.Equal(t, pods[tc.tried].UID, pl.gangs.leader(mpi, "gang").uid)
-			_, status = pl.PostFilter(t.Context(), state, pods[tc.tried], nil)
+			pl.forget()
+			for _, pod := range pods[:tc.placed] {
+				pod.Spec.NodeName = "r1"
+			}
+			var firsts []string
+			for _, pod := range pl.gangs.firsts(mpi, pl.wanted(mpi), true) {
+				firsts = append(firsts, pod.Name)
+			}
+			require.Equal(t, tc.want, firsts)
+			_, status := pl.PostFilter(t.Context(), framework.NewCycleState(), pods[0], nil)
 			require.Equal(t, fwk.Unschedulable, status.Code())
-			require.Equal(t, tc.wantActivated, handle.activated)
-			require.Equal(t, tc.wantLeader, pl.gangs.leader(mpi, "gang").pod)
+			require.Empty(t, handle.activated)
 		})
 	}
 }
@@ -452,9 +472,10 @@ func TestDeletedMembers(t *testing.T) {
 	pl, handle, pods := placing(t, 4)
 	lists := &counting{Indexer: pl.pods}
 	pl.pods = lists
+	pl.gangs.follow(lists)
 	end := func(pod *corev1.Pod) {
 		require.NoError(t, pl.pods.Delete(pod))
-		pl.shrunk(pod)
+		pl.shrunk(t.Context(), pod)
 	}
 	end(pods[3])
 	require.EqualValues(t, 1, lists.lists.Load(), "it is being placed")
@@ -463,48 +484,37 @@ func TestDeletedMembers(t *testing.T) {
 	require.Equal(t, map[types.UID]int{"mpi-1": 1, "mpi-2": 1}, handle.rejected)
 
 	lists.lists.Store(0)
-	pl.gangs = NewState() // it is not placed any more
-	pl.gangs.leads(mpi, pods[0])
+	pl.forget()
+	pl.gangs.begins(pods[0], true)
+	require.NotEmpty(t, pl.gangs.notes)
 	end(pods[0])
 	end(pods[1])
 	require.Zero(t, lists.lists.Load())
-	require.Empty(t, pl.gangs.leaders, "what is known of a member goes with it")
+	require.Empty(t, pl.gangs.notes, "what is known of a member goes with it")
 }
 
-// endsIn is an Indexer in which a pod is deleted right after the members of a group were listed.
-type endsIn struct {
-	cache.Indexer
-	pl  *Coscheduling
-	pod *corev1.Pod
-}
-
-func (e endsIn) ByIndex(name, value string) ([]any, error) {
-	objects, err := e.Indexer.ByIndex(name, value)
-	if _, exists, _ := e.Get(e.pod); exists {
-		if err := e.Delete(e.pod); err != nil {
-			return nil, fmt.Errorf("deleting: %w", err)
-		}
-		e.pl.shrunk(e.pod)
-	}
-	return objects, err //nolint:wrapcheck // it is a test's
-}
-
-// TestOfAMemberThatEnds: what is known of a gang goes with its members, also with one that is deleted while it
-// is tried.
+// TestOfAMemberThatEnds: what is noted of a gang goes with its members, also of one that is deleted while it is tried:
+// the informer has forgotten it before that is said.
 func TestOfAMemberThatEnds(t *testing.T) {
-	pl, _, pods := placing(t, 1)
-	pl.gangs = NewState()
-	pl.pods = endsIn{pl.pods, pl, pods[0]}
-	_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), pods[0], nil)
-	require.False(t, status.IsSuccess())
-	require.Empty(t, pl.gangs.leaders)
+	pl, handle, pods := placing(t, 1)
+	pl.forget()
+	require.NoError(t, pl.pods.Delete(pods[0]))
+	pl.gangs.changed(mpi, pods[0].UID)
+	pl.gangs.begins(pods[0], true)
+	pl.gangs.KeptOut(pods[0])
+	pl.activate(t.Context(), pods[0])
+	pl.gangs.reserve(pods[0], "r1")
+	code, _, _ := pl.gangs.permit(mpi, 1)
+	require.Equal(t, fwk.Success, code)
+	require.Equal(t, []string{"mpi-1"}, handle.activated)
+	require.Empty(t, pl.gangs.notes)
 }
 
 // TestTooManyMembers: pods that name one group have a bound, which what they cost grows with.
 func TestTooManyMembers(t *testing.T) {
 	pl := &Coscheduling{}
-	require.Empty(t, pl.tooFew(members{placed: maxMembers}, 3))
-	require.Equal(t, "2001 pods name it, and 2000 may", pl.tooFew(members{placed: maxMembers, gated: 1}, 3))
+	require.Empty(t, pl.tooFew(&members{placed: maxMembers}, 3))
+	require.Equal(t, "2001 pods name it, and 2000 may", pl.tooFew(&members{placed: maxMembers, gated: 1}, 3))
 }
 
 // TestPatience: a tenant only shortens the time that members wait in Permit.
@@ -523,9 +533,10 @@ func BenchmarkPreFilterOfAMember(b *testing.B) {
 			group := &podgroupv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: mpi.Namespace, Name: mpi.Name}}
 			group.Spec.MinMember = int32(count) //nolint:gosec // it is small
 			pl := &Coscheduling{
-				options: Options{Groups: always{group}}, gangs: NewState(),
-				pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{groupIndex: indexByGroup}),
+				options: Options{Groups: always{group}},
+				pods:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{groupIndex: indexByGroup}),
 			}
+			pl.forget()
 			pods := make([]*corev1.Pod, count)
 			for i := range pods {
 				pods[i] = member("mpi", fmt.Sprintf("mpi-%d", i))

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -113,6 +115,7 @@ func New(options Options, gangs *State) frameworkruntime.PluginFactory {
 				return nil, fmt.Errorf("indexing pods by group: %w", err)
 			}
 		}
+		gangs.follow(informer.GetIndexer())
 		pl := &Coscheduling{
 			options: options, handle: handle, gangs: gangs, pods: informer.GetIndexer(), wait: time.Duration(args.PermitWaitingTimeSeconds) * time.Second,
 		}
@@ -129,25 +132,21 @@ func (pl *Coscheduling) follow(ctx context.Context, pods cache.SharedIndexInform
 		FilterFunc: func(object any) bool { return GroupOf(podIn(object)) != types.NamespacedName{} },
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(object any) {
-				pl.gangs.invalidate(GroupOf(podIn(object)))
-				pl.grown(ctx, podIn(object))
+				pl.gangs.changed(GroupOf(podIn(object)))
+				pl.changed(ctx, GroupOf(podIn(object)))
 			},
 			UpdateFunc: func(before, after any) {
-				pl.gangs.invalidate(GroupOf(podIn(before)))
-				pl.gangs.invalidate(GroupOf(podIn(after)))
 				old, pod := podIn(before), podIn(after)
 				isOther := GroupOf(old) != GroupOf(pod)
-				if isOther || old.UID != pod.UID { // the second where a watch missed the deletion
-					pl.gangs.gone(GroupOf(old), old.UID)
+				if isOther || old.UID != pod.UID || pod.Spec.NodeName != "" { // the second where a watch missed the deletion
+					pl.gangs.changed(GroupOf(old), old.UID)
 				}
-				if pod.Spec.NodeName != "" {
-					pl.gangs.takeBack(GroupOf(pod), pod.UID) // the informer shows what was noted
-				}
+				pl.gangs.changed(GroupOf(pod))
 				if isOther || len(old.Spec.SchedulingGates) > len(pod.Spec.SchedulingGates) {
-					pl.grown(ctx, pod)
+					pl.changed(ctx, GroupOf(pod))
 				}
 			},
-			DeleteFunc: func(object any) { pl.shrunk(podIn(object)) },
+			DeleteFunc: func(object any) { pl.shrunk(ctx, podIn(object)) },
 		},
 	})
 	if err != nil {
@@ -187,76 +186,28 @@ func (pl *Coscheduling) Name() string { return Name }
 
 // changed tries a group again that is not whole, changesPeriod after its first change, once for all until then.
 func (pl *Coscheduling) changed(ctx context.Context, group types.NamespacedName) {
-	if !pl.gangs.notify(group) {
-		return
-	}
-	time.AfterFunc(changesPeriod, func() {
-		pl.gangs.notified(group)
-		if ctx.Err() == nil {
-			pl.again(ctx, group)
+	pl.gangs.soon(group, func() {
+		if ctx.Err() != nil {
+			return
 		}
+		pl.gangs.renew(group)
+		_, err := pl.find(group)
+		if err != nil {
+			pl.giveUp(ctx, group, false, false, err.Error())
+		}
+		pl.activate(ctx, pl.gangs.firsts(group, pl.wanted(group), err == nil)...)
 	})
 }
 
-// again tries one member of a group that is not whole; it brings the others with it. When its PodGroup is known, those
-// that were refused because it was not are tried, too: no event would, and each says that there is none.
-func (pl *Coscheduling) again(ctx context.Context, group types.NamespacedName) {
-	pl.gangs.renew(group)
-	_, err := pl.find(group)
-	if err != nil {
-		pl.release(pl.gangs.lose(group, false, false), fmt.Sprintf("gang %s: %v", group.Name, err))
-	}
-	tried := pl.leaders(group, err == nil)
-	if err == nil {
-		pl.gangs.found(group)
-	}
-	pl.activate(ctx, tried...)
-}
-
-// grown tries the member of a group that events try, because there is another one, which may be kept out of the queue.
-func (pl *Coscheduling) grown(ctx context.Context, pod *corev1.Pod) {
-	group := GroupOf(pod)
-	if first := pl.waits(pl.gangs.leader(group, pod.Spec.SchedulerName), group, pod.Spec.SchedulerName); first != nil {
-		pl.gangs.renew(group)
-		pl.activate(ctx, first)
-		return
-	}
-	pl.changed(ctx, group)
-}
-
-// leaders returns the member of each profile that events try, and all that wait where there is none, or where some were
-// refused because the PodGroup was not known that isKnown now.
-func (pl *Coscheduling) leaders(group types.NamespacedName, isKnown bool) (tried []*corev1.Pod) {
-	firsts := map[string]leader{}
-	for _, pod := range pl.membersOf(group, "").waiting {
-		profile := pod.Spec.SchedulerName
-		first, known := firsts[profile]
-		if !known {
-			if first = pl.gangs.leader(group, profile); pl.waits(first, group, profile) == nil {
-				first = leader{}
-			}
-			firsts[profile] = first
-		}
-		if first.uid == "" || first.uid == pod.UID || first.missing && isKnown {
-			tried = append(tried, pod)
-		}
-	}
-	return tried
-}
-
 // shrunk releases a gang that is being placed when it has too few members left.
-func (pl *Coscheduling) shrunk(pod *corev1.Pod) {
+func (pl *Coscheduling) shrunk(ctx context.Context, pod *corev1.Pod) {
 	group := GroupOf(pod)
-	pl.gangs.invalidate(group)
-	pl.gangs.gone(group, pod.UID)
-	if !pl.gangs.isBeingPlaced(group) {
-		return // nobody waits for it, and to list its members costs as much as there are
+	pl.gangs.changed(group, pod.UID)
+	if left := pl.gangs.beingPlaced(group); left != nil { // else nobody waits, and to list members costs as much as there are
+		if known, err := pl.find(group); err != nil || left.count() < minMember(known) {
+			pl.giveUp(ctx, group, false, false, fmt.Sprintf("pod %s was deleted", pod.Name))
+		}
 	}
-	known, err := pl.find(group)
-	if err == nil && pl.membersOf(group, pod.Spec.SchedulerName).count() >= int(minMember(known)) {
-		return
-	}
-	pl.release(pl.gangs.lose(group, false, false), fmt.Sprintf("gang %s: pod %s was deleted", group.Name, pod.Name))
 }
 
 // find returns the PodGroup of that name.
@@ -268,7 +219,15 @@ func (pl *Coscheduling) find(group types.NamespacedName) (*podgroupv1alpha1.PodG
 }
 
 // minMember returns how many members a group needs, at least 1.
-func minMember(group *podgroupv1alpha1.PodGroup) int32 { return max(1, group.Spec.MinMember) }
+func minMember(group *podgroupv1alpha1.PodGroup) int { return int(max(1, group.Spec.MinMember)) }
+
+// wanted is minMember of a group by its name, more than there can be if it is not known: then one member is tried.
+func (pl *Coscheduling) wanted(group types.NamespacedName) int {
+	if known, err := pl.find(group); err == nil {
+		return minMember(known)
+	}
+	return math.MaxInt
+}
 
 // activate moves pods to the active queue, or has them tried again when their attempt is over.
 func (pl *Coscheduling) activate(ctx context.Context, pods ...*corev1.Pod) {
@@ -277,96 +236,59 @@ func (pl *Coscheduling) activate(ctx context.Context, pods ...*corev1.Pod) {
 	}
 }
 
-// release rejects the members that wait in Permit, by UID.
-func (pl *Coscheduling) release(members map[types.UID]bool, why string) {
+// giveUp is State.lose, and releases the members. Others begin once all of them are released.
+func (pl *Coscheduling) giveUp(ctx context.Context, group types.NamespacedName, unfit, again bool, why string) {
+	pl.release(pl.gangs.lose(group, unfit, again), group, why)
+	next, isTried := pl.gangs.end(group)
+	if isTried {
+		next = append(next, pl.gangs.firsts(group, pl.wanted(group), false)...)
+	}
+	pl.activate(ctx, next...)
+}
+
+// release rejects the members of a gang that wait in Permit, by UID.
+func (pl *Coscheduling) release(members sets.Set[types.UID], group types.NamespacedName, why string) {
 	if len(members) == 0 {
 		return
 	}
 	pl.gangs.rejecting.Lock()
 	defer pl.gangs.rejecting.Unlock()
 	pl.handle.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
-		if members[waiting.GetPod().UID] {
-			waiting.Reject(Name, why)
+		if members.Has(waiting.GetPod().UID) {
+			waiting.Reject(Name, fmt.Sprintf("gang %s: %s", group.Name, why))
 		}
 	})
 }
 
-// PostFilter releases the gang of a member that fits nowhere, if the others are too few without it.
-func (pl *Coscheduling) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	group := GroupOf(pod)
-	if group.Name == "" {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+// PostFilter releases the gang of a member that fits nowhere, or that another plugin did not let this one judge, if the
+// others are too few without it.
+func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if name := GroupOf(pod); name.Name != "" && pl.gangs.beingPlaced(name) != nil {
+		pl.fitsNowhere(ctx, name, pod)
 	}
-	found, err := readCycle(state)
-	switch {
-	case err != nil: // a PreFilter refused it
-		pl.refusedBefore(ctx, group, pod)
-		return nil, fwk.NewStatus(fwk.Unschedulable)
-	case found.isWhole: // nobody waits for it
-		return nil, fwk.NewStatus(fwk.Unschedulable)
-	case !pl.gangs.isBeingPlaced(group):
-		pl.beginWithout(ctx, found, pod)
-		return nil, fwk.NewStatus(fwk.Unschedulable)
-	case pl.gangs.failed(group, pod.UID, found.spare):
-		return nil, fwk.NewStatus(fwk.Unschedulable)
-	}
-	pl.release(pl.gangs.lose(group, true, !found.several), fmt.Sprintf("gang %s: pod %s does not fit where the others do", group.Name, pod.Name))
-	pl.end(ctx, group)
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
-// beginWithout tries the next member of a gang that can do without one that fits nowhere. That one does not stay the
-// member that events try: what makes room for enough of the others need not make room for it.
-func (pl *Coscheduling) beginWithout(ctx context.Context, found *cycle, pod *corev1.Pod) {
-	if found.spare == 0 {
-		return // nothing helps the gang that does not help this member
-	}
-	pl.gangs.gone(found.group, pod.UID)
-	if i := slices.IndexFunc(found.waiting, func(other *corev1.Pod) bool { return other.UID == pod.UID }); i >= 0 && i < found.spare {
-		pl.activate(ctx, found.waiting[i+1])
-	}
-}
-
-// refusedBefore releases a gang that is being placed when one of its members is not judged, if the others are too few
-// without it.
-func (pl *Coscheduling) refusedBefore(ctx context.Context, group types.NamespacedName, pod *corev1.Pod) {
-	if !pl.gangs.isBeingPlaced(group) || pl.gangs.Holds(pod) {
-		return
-	}
-	several := false
-	if known, err := pl.find(group); err == nil {
-		several, _ = superClusters(known) // PreFilter says what is wrong with it
-		if pl.gangs.failed(group, pod.UID, pl.membersOf(group, pod.Spec.SchedulerName).count()-int(minMember(known))) {
-			return
+// fitsNowhere is PostFilter for a member of a gang that is being placed.
+func (pl *Coscheduling) fitsNowhere(ctx context.Context, name types.NamespacedName, pod *corev1.Pod) {
+	found, spare, several := pl.gangs.members(name, pod.Spec.SchedulerName), 0, false
+	if group, err := pl.find(name); err == nil {
+		spare = found.count() - minMember(group)
+		several, _ = superClusters(group) // PreFilter says what is wrong with it
+		if found.placed >= minMember(group) {
+			return // nobody waits for it
 		}
 	}
-	pl.release(pl.gangs.lose(group, true, !several), fmt.Sprintf("gang %s: pod %s is refused", group.Name, pod.Name))
-	pl.end(ctx, group)
-}
-
-// end ends a gang that was lost once all its members are released, and lets others begin.
-func (pl *Coscheduling) end(ctx context.Context, group types.NamespacedName) {
-	next, again := pl.gangs.end(group)
-	if again {
-		next = append(next, pl.leaders(group, false)...)
+	if pl.gangs.failed(pod, spare) {
+		pl.giveUp(ctx, name, true, !several, fmt.Sprintf("pod %s does not fit where the others do", pod.Name))
 	}
-	pl.activate(ctx, next...)
 }
 
 // Reserve notes that a member found a super cluster. With the first one the others come into the active queue.
 func (pl *Coscheduling) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, superCluster string) *fwk.Status {
-	found, err := readCycle(state)
-	if err != nil || found.isWhole {
-		return nil
-	}
-	if pl.gangs.reserve(found.group, pod.UID, superCluster) {
-		others := make([]*corev1.Pod, 0, len(found.waiting))
-		for _, other := range found.waiting {
-			if other.UID != pod.UID {
-				others = append(others, other)
-			}
-		}
-		pl.activate(ctx, others...)
+	if found := readCycle(state); found != nil && !found.isWhole() && pl.gangs.reserve(pod, superCluster) {
+		isPod := func(other *corev1.Pod) bool { return other.UID == pod.UID }
+		pl.activate(ctx, slices.DeleteFunc(slices.Clone(found.waiting), isPod)...)
 	}
 	return nil
 }
@@ -375,51 +297,36 @@ func (pl *Coscheduling) Reserve(ctx context.Context, state fwk.CycleState, pod *
 // let go stay where they are, and kube-scheduler tries one of them whose choice was not written again, there, with its
 // backoff.
 func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
-	group := GroupOf(pod)
-	if group.Name == "" {
-		return
+	if group := GroupOf(pod); pl.gangs.unreserve(pod) {
+		pl.giveUp(ctx, group, false, true, fmt.Sprintf("pod %s was not placed", pod.Name))
 	}
-	if pl.gangs.forget(group, pod.UID) { // before notWritten: from here on nobody lets it go
-		pl.release(pl.gangs.lose(group, false, true), fmt.Sprintf("gang %s: pod %s was not placed", group.Name, pod.Name))
-		pl.end(ctx, group)
-	}
-	pl.gangs.notWritten(group, pod.UID)
 }
 
 // Permit holds a member until as many as the group needs have a super cluster, then lets all of them go.
 func (pl *Coscheduling) Permit(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
-	found, err := readCycle(state)
-	if err != nil || found.isWhole {
+	found, group := readCycle(state), GroupOf(pod)
+	if found == nil || found.isWhole() {
 		return nil, 0
 	}
-	members, blocked, outcome := pl.gangs.permit(found.group, pod.UID, found.needed)
-	switch outcome {
-	case waits:
+	code, members, blocked := pl.gangs.permit(group, found.needed)
+	switch code { //nolint:exhaustive // permit returns one of three
+	case fwk.Wait:
 		patience := pl.patience(found.timeout)
-		left := pl.gangs.expireAfter(found.group, patience, func(members map[types.UID]bool) {
-			pl.release(members, fmt.Sprintf("gang %s: not all members that it needs found a super cluster within %s", found.group.Name, patience))
+		left := pl.gangs.expireAfter(group, patience, func(members sets.Set[types.UID]) {
+			pl.release(members, group, fmt.Sprintf("not all members that it needs found a super cluster within %s", patience))
 		})
 		return fwk.NewStatus(fwk.Wait), left + graceTime
-	case lost:
-		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("gang %s: another member does not fit where the others do", found.group.Name)), 0
+	case fwk.Unschedulable:
+		return refused(fwk.Unschedulable, group, "another member does not fit where the others do"), 0
 	}
 	pl.handle.IterateOverWaitingPods(func(waiting fwk.WaitingPod) {
-		if member := waiting.GetPod(); members[member.UID] {
-			pl.checkLetGo(member, found.group)
+		if members.Has(waiting.GetPod().UID) {
 			waiting.Allow(Name)
 		}
 	})
-	pl.checkLetGo(pod, found.group)
 	pl.activate(ctx, blocked...)
-	klog.FromContext(ctx).V(4).Info("All members of the gang have a super cluster", "gang", found.group)
+	klog.FromContext(ctx).V(4).Info("All members of the gang have a super cluster", "gang", group)
 	return nil, 0
-}
-
-// checkLetGo forgets that a member was let go if it was deleted, or left the group, before that was noted.
-func (pl *Coscheduling) checkLetGo(pod *corev1.Pod, group types.NamespacedName) {
-	if !pl.isMember(pod, group) {
-		pl.gangs.takeBack(group, pod.UID)
-	}
 }
 
 // patience returns how long the first member waits for the others. The seconds of a PodGroup only shorten it:
@@ -449,7 +356,7 @@ func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWit
 	}, nil
 }
 
-// hint tries the first member of a gang again, which brings the others with it. A Pod that is still there without a
+// hint tries the first members of a gang again, which bring the others with them. A Pod that is still there without a
 // super cluster is one that a gang gave up, which is no news for that gang.
 func (pl *Coscheduling) hint(_ klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
 	group := GroupOf(pod)
@@ -457,29 +364,14 @@ func (pl *Coscheduling) hint(_ klog.Logger, pod *corev1.Pod, before, after any) 
 		return fwk.Queue, nil
 	}
 	if gone, isPod := before.(*corev1.Pod); isPod && after == nil && GroupOf(gone) == group {
-		if known, exists, err := pl.pods.Get(gone); err == nil && exists && known.(*corev1.Pod).Spec.NodeName == "" { //nolint:forcetypeassert // it is an informer of Pods
+		if known, exists, err := pl.pods.Get(gone); err == nil && exists && podIn(known).Spec.NodeName == "" {
 			return fwk.QueueSkip, nil
 		}
 	}
-	if leader := pl.gangs.leader(group, pod.Spec.SchedulerName); leader.uid != pod.UID && pl.waits(leader, group, pod.Spec.SchedulerName) != nil && !pl.gangs.isBeingPlaced(group) {
+	if !pl.gangs.isFirst(pod, pl.wanted(group)) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
-}
-
-// waits returns a member of a group if it can be tried still, else nil. It is asked for each member and event, under
-// the lock of the queue.
-func (pl *Coscheduling) waits(of leader, group types.NamespacedName, profile string) *corev1.Pod {
-	object, exists, err := pl.pods.GetByKey(group.Namespace + "/" + of.pod)
-	if err != nil || !exists {
-		return nil
-	}
-	pod := podIn(object)
-	if pod.UID == of.uid && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
-		pod.Spec.SchedulerName == profile && GroupOf(pod) == group {
-		return pod
-	}
-	return nil
 }
 
 // superClusters returns whether a group may be in several super clusters.

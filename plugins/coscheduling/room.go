@@ -21,7 +21,7 @@ import (
 type needs map[corev1.ResourceName]int64
 
 // needsOf returns what a gang needs in which nothing is reserved.
-func needsOf(group *podgroupv1alpha1.PodGroup, found members, wanted int) needs {
+func needsOf(group *podgroupv1alpha1.PodGroup, found *members, wanted int) needs {
 	requests := map[corev1.ResourceName][]int64{}
 	for _, pod := range found.waiting {
 		for name, quantity := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {

@@ -1,7 +1,7 @@
 package coscheduling
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // State is what a pod scheduler knows of its tenant's gangs besides their objects. At most one gang is being placed at
@@ -26,49 +28,53 @@ type State struct {
 	rejecting sync.Mutex
 
 	mu sync.Mutex
+	// pods are those of the informer, with groupIndex, nil before New.
+	pods cache.Indexer
 	// placing is the gang that is being placed, nil for none.
 	placing *gang
-	// blocked holds members of other gangs that were tried meanwhile.
-	blocked map[types.UID]*corev1.Pod
+	// notes holds what no object says of pods. One goes when its pod is tried, bound or deleted, or leaves its group.
+	notes map[types.UID]*note
 	// tried holds, by gang, the super clusters where it failed since anything changed. An entry goes with the gang's
 	// success, with a change, and with its PodGroup.
 	tried map[types.NamespacedName]sets.Set[string]
-	// activated are members that this plugin, and no event, brings into the active queue. One goes when it is tried,
-	// and when it is deleted.
-	activated sets.Set[types.UID]
-	// unwritten are members whose choice could not be written: kube-scheduler tries each again after its backoff, and
-	// nobody before. One goes when it is tried, and when it is deleted.
-	unwritten sets.Set[types.UID]
-	// leaders holds, by gang and profile, the member that events try: the first that was tried, as long as it waits. An
-	// entry goes with its pod, when that is let go or kept out of the queue, and when the gang can do without it.
-	leaders map[types.NamespacedName]map[string]leader
-	// letGo holds, by gang, the super clusters of members that were let go. One goes when the informer shows the member
-	// there, when it is deleted, and when its choice could not be written.
-	letGo map[types.NamespacedName]map[types.UID]string
-	// rosters holds, by gang and profile, the members as they were found last. All of a gang go when one of its pods
-	// changes. changes counts these, so that none is kept that was found before one.
-	rosters map[types.NamespacedName]map[string]members
-	changes uint64
+	// rosters holds, by gang and profile, the members as they were found last, until one of them changes.
+	rosters map[types.NamespacedName]map[string]*members
 	// due holds the gangs that are about to be tried again for changes.
 	due sets.Set[types.NamespacedName]
 }
 
-// leader is the member of a gang that events try.
-type leader struct {
-	pod string
-	uid types.UID
-	// missing is whether it, or another one of its profile, was refused because the PodGroup was not known.
-	missing bool
+// note is what no object says of a pod.
+type note struct {
+	// activated is whether this plugin, and no event, brings it into the active queue.
+	activated bool
+	// unwritten is whether its choice could not be written: kube-scheduler tries it after its backoff, nobody before.
+	unwritten bool
+	// keptOut is whether it was kept out of the queue.
+	keptOut bool
+	// missed is whether it was refused because its PodGroup was not known.
+	missed bool
+	// blocked is the pod if it was tried while another gang was being placed.
+	blocked *corev1.Pod
+	// in is the super cluster it has, and letGo whether it was let go there, which the informer may not show yet.
+	in    string
+	letGo bool
+}
+
+// last is 1 if others are tried before a member, because this plugin cannot have it tried, else 0.
+func (n *note) last() int {
+	if n != nil && (n.keptOut || n.unwritten) {
+		return 1
+	}
+	return 0
 }
 
 // gang is one that is being placed.
 type gang struct {
 	name types.NamespacedName
+	// profile is that of its first member, and first its super cluster.
+	profile, first string
 	// reserved holds the members that found a super cluster, and refused those that did not.
-	reserved map[types.UID]string
-	refused  sets.Set[types.UID]
-	// first is the super cluster of the first member.
-	first string
+	reserved, refused sets.Set[types.UID]
 	// lost is whether it cannot be placed any more, so that its members are released, and again whether it is to be
 	// tried anew at once.
 	lost, again bool
@@ -77,305 +83,309 @@ type gang struct {
 	deadline time.Time
 }
 
-// outcome is what becomes of a member.
-type outcome int
-
-const (
-	waits outcome = iota
-	lost
-	goes
-)
-
 // NewState returns the State of one pod scheduler.
 func NewState() *State {
 	return &State{
-		leaders: map[types.NamespacedName]map[string]leader{}, blocked: map[types.UID]*corev1.Pod{}, tried: map[types.NamespacedName]sets.Set[string]{},
-		activated: sets.New[types.UID](), unwritten: sets.New[types.UID](), letGo: map[types.NamespacedName]map[types.UID]string{}, rosters: map[types.NamespacedName]map[string]members{},
-		due: sets.New[types.NamespacedName](),
+		notes: map[types.UID]*note{}, tried: map[types.NamespacedName]sets.Set[string]{},
+		rosters: map[types.NamespacedName]map[string]*members{}, due: sets.New[types.NamespacedName](),
 	}
 }
 
-// invalidate drops the roster of a gang of which a pod has changed.
-func (s *State) invalidate(name types.NamespacedName) {
+// follow sets the pods of the informer. All profiles of a scheduler have one.
+func (s *State) follow(pods cache.Indexer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.changed(name)
+	s.pods = pods
 }
 
-// changed is invalidate for who holds mu.
-func (s *State) changed(name types.NamespacedName) {
-	s.changes++
-	delete(s.rosters, name)
+// note returns the note of a pod to change, one that is not kept if the pod is not there, or not in that group, any
+// more: the informer forgets a pod before it says so. The caller holds mu.
+func (s *State) note(pod *corev1.Pod) *note {
+	noted := s.notes[pod.UID]
+	if noted == nil && s.pods != nil {
+		noted = &note{}
+		object, _, _ := s.pods.GetByKey(pod.Namespace + "/" + pod.Name) // an indexer has no error
+		if known := podIn(object); known.UID == pod.UID && GroupOf(known) == GroupOf(pod) {
+			s.notes[pod.UID] = noted
+		}
+	}
+	return noted
 }
 
-// roster returns the members of a gang, as list finds them, if they are not known. What it returns is shared: nobody
-// changes it. list gets the super clusters of members that were let go.
-func (s *State) roster(name types.NamespacedName, profile string, list func(letGo map[types.UID]string) members) members {
+// changed forgets the members of a gang of which one has changed, and what is noted of pods that left it or were bound.
+func (s *State) changed(name types.NamespacedName, gone ...types.UID) {
 	s.mu.Lock()
-	if found, known := s.rosters[name][profile]; known {
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	delete(s.rosters, name)
+	for _, pod := range gone {
+		delete(s.notes, pod)
+	}
+}
+
+// KeptOut notes that a pod is kept out of the queue, so that others of its gang are tried before it.
+func (s *State) KeptOut(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name := GroupOf(pod); name.Name != "" && s.pods != nil {
+		*s.note(pod) = note{keptOut: true}
+		delete(s.rosters, name)
+	}
+}
+
+// begins notes that a member is tried, and whether its PodGroup is not known. If an event is the cause, the gang may fit
+// where it failed before: without one, a gang that fits nowhere would be tried without end.
+func (s *State) begins(pod *corev1.Pod, missed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name, before := GroupOf(pod), s.notes[pod.UID]
+	if before == nil || !before.activated {
+		delete(s.tried, name)
+	}
+	if before != nil && (before.last() > 0 || before.letGo) { // who is tried is not let go: its choice came to nothing
+		delete(s.rosters, name)
+	}
+	delete(s.notes, pod.UID)
+	if missed {
+		s.note(pod).missed = true
+	}
+}
+
+// members returns those of a gang that a profile tries.
+func (s *State) members(name types.NamespacedName, profile string) *members {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roster(name, profile)
+}
+
+// roster is members for who holds mu.
+func (s *State) roster(name types.NamespacedName, profile string) *members {
+	if s.rosters[name] == nil {
+		if found := s.list(name); len(found) > 0 {
+			s.rosters[name] = found
+		}
+	}
+	if found := s.rosters[name][profile]; found != nil {
 		return found
 	}
-	letGo, changes := maps.Clone(s.letGo[name]), s.changes
-	s.mu.Unlock()
-	found := list(letGo)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if found.all > 0 && s.changes == changes {
-		if s.rosters[name] == nil {
-			s.rosters[name] = map[string]members{}
+	return &members{}
+}
+
+// list finds the members of a gang that wait, by profile. The caller holds mu.
+func (s *State) list(name types.NamespacedName) map[string]*members {
+	objects, err := s.pods.ByIndex(groupIndex, name.String())
+	if err != nil {
+		return nil // New adds the index
+	}
+	all, found, waiting := members{there: sets.New[string]()}, map[string]*members{}, 0
+	for _, object := range objects {
+		pod := podIn(object)
+		superCluster := pod.Spec.NodeName
+		if noted := s.notes[pod.UID]; noted != nil && noted.letGo {
+			superCluster = noted.in
 		}
-		s.rosters[name][profile] = found
+		switch {
+		case pod.DeletionTimestamp != nil:
+		case superCluster != "":
+			all.placed++
+			all.there.Insert(superCluster)
+		case len(pod.Spec.SchedulingGates) > 0:
+			all.gated++
+		default:
+			of := found[pod.Spec.SchedulerName]
+			if of == nil {
+				of = &members{}
+				found[pod.Spec.SchedulerName] = of
+			}
+			of.waiting = append(of.waiting, pod)
+			waiting++
+		}
+	}
+	for _, of := range found {
+		of.placed, of.there, of.gated, of.others = all.placed, all.there, all.gated, waiting-len(of.waiting)
+		slices.SortFunc(of.waiting, s.compare)
 	}
 	return found
 }
 
-// notify notes a change of a gang, and reports whether it is the first one before notified.
-func (s *State) notify(name types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	isFirst := !s.due.Has(name)
-	s.due.Insert(name)
-	return isFirst
+// compare is the order of members.waiting. The caller holds mu.
+func (s *State) compare(a, b *corev1.Pod) int {
+	return cmp.Or(s.notes[a.UID].last()-s.notes[b.UID].last(), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// notified notes that a gang is tried now for its changes.
-func (s *State) notified(name types.NamespacedName) {
+// firsts returns the first members of each profile of a gang that needs wanted, which bring the others with them, one if
+// it is whole, and those that were refused because the PodGroup was not known, if isKnown now: no event would try them,
+// and each says that there is none.
+func (s *State) firsts(name types.NamespacedName, wanted int, isKnown bool) (tried []*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.due.Delete(name)
+	s.roster(name, "") // which fills rosters
+	for _, of := range s.rosters[name] {
+		count := of.tried(wanted)
+		if of.placed >= wanted {
+			count = 1
+		}
+		for i, pod := range of.waiting {
+			if noted := s.notes[pod.UID]; i < count || isKnown && noted != nil && noted.missed {
+				tried = append(tried, pod)
+			}
+		}
+	}
+	return tried
 }
 
-// KeptOut notes that a pod is kept out of the queue, so that no event tries it.
-func (s *State) KeptOut(pod *corev1.Pod) {
-	if group := GroupOf(pod); group.Name != "" {
-		s.gone(group, pod.UID)
+// isFirst reports whether an event is to try a member of a gang that needs wanted. It is asked for each member, under the
+// lock of the queue.
+func (s *State) isFirst(pod *corev1.Pod, wanted int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.roster(GroupOf(pod), pod.Spec.SchedulerName)
+	if s.isPlacing(GroupOf(pod)) || len(found.waiting) == 0 {
+		return true
+	}
+	return s.compare(pod, found.waiting[found.tried(wanted)-1]) <= 0
+}
+
+// soon calls try after changesPeriod, once for all calls before renew.
+func (s *State) soon(name types.NamespacedName, try func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.due.Has(name) {
+		s.due.Insert(name)
+		time.AfterFunc(changesPeriod, try)
 	}
 }
 
-// turn reports whether a member of a gang may be tried now. If not, other is the gang that is being placed, the same
-// one if its members are being released, and the member is activated when that ends.
-func (s *State) turn(name types.NamespacedName, pod *corev1.Pod) (other types.NamespacedName, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name == name && !s.placing.lost {
-		return types.NamespacedName{}, true
-	}
-	s.blocked[pod.UID] = pod
-	return s.placing.name, false
-}
-
-// isBeingPlaced reports whether a gang is.
-func (s *State) isBeingPlaced(name types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.placing != nil && s.placing.name == name
-}
-
-// Places reports whether a pod is a member of the gang that is being placed, and not given up.
-func (s *State) Places(pod *corev1.Pod) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.placing != nil && s.placing.name == GroupOf(pod) && !s.placing.lost
-}
-
-// where returns the super cluster of the first member of a gang that is being placed, "" for any other gang, and the
-// super clusters where the gang failed.
-func (s *State) where(name types.NamespacedName) (first string, tried sets.Set[string]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.placing != nil && s.placing.name == name {
-		first = s.placing.first
-	}
-	return first, s.tried[name].Clone()
-}
-
-// leads notes the member of a gang that events try.
-func (s *State) leads(name types.NamespacedName, pod *corev1.Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.leaders[name] == nil {
-		s.leaders[name] = map[string]leader{}
-	}
-	s.leaders[name][pod.Spec.SchedulerName] = leader{pod: pod.Name, uid: pod.UID}
-}
-
-// leader returns the member of a gang that events try, the zero leader if they try all.
-func (s *State) leader(name types.NamespacedName, profile string) leader {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leaders[name][profile]
-}
-
-// misses notes that members of a profile are refused because the PodGroup is not known, until found. Where no member
-// leads, events try all.
-func (s *State) misses(name types.NamespacedName, profile string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if first, leads := s.leaders[name][profile]; leads {
-		first.missing = true
-		s.leaders[name][profile] = first
-	}
-}
-
-// found takes misses back: all members are tried.
-func (s *State) found(name types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for profile, first := range s.leaders[name] {
-		first.missing = false
-		s.leaders[name][profile] = first
-	}
-}
-
-// losers returns the members of a gang that was lost which are reserved still.
-func (s *State) losers(name types.NamespacedName) map[types.UID]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name || !s.placing.lost {
-		return nil
-	}
-	return s.placing.members()
-}
-
-// renew forgets where a gang failed: something has changed.
+// renew notes that a gang is tried now for its changes, and forgets where it failed.
 func (s *State) renew(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.due.Delete(name)
 	delete(s.tried, name)
 }
 
 // activate notes members that are about to be brought into the active queue, and returns them: not those that wait for
 // kube-scheduler's backoff.
-func (s *State) activate(pods []*corev1.Pod) (all map[string]*corev1.Pod) {
+func (s *State) activate(pods []*corev1.Pod) map[string]*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all = make(map[string]*corev1.Pod, len(pods))
+	all := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
-		if !s.unwritten.Has(pod.UID) {
-			s.activated.Insert(pod.UID)
+		if noted := s.note(pod); !noted.unwritten {
+			noted.activated = true
 			all[pod.Namespace+"/"+pod.Name] = pod
 		}
 	}
 	return all
 }
 
-// begins notes that a member is tried. If an event is the cause, the gang may fit where it failed before: without one,
-// a gang that fits nowhere would be tried without end.
-func (s *State) begins(name types.NamespacedName, pod types.UID) {
+// turn returns the super cluster of the first member of a pod's gang, "" if that has none, and where the gang failed. If
+// the pod may not be tried now, other is the gang that is being placed, and the pod is activated when that ends; losers
+// are those of its own gang that are to be released before.
+func (s *State) turn(pod *corev1.Pod) (first string, failed sets.Set[string], other types.NamespacedName, losers sets.Set[types.UID]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.activated.Has(pod) {
-		delete(s.tried, name)
+	name := GroupOf(pod)
+	switch isOwn := s.isPlacing(name); {
+	case s.placing == nil:
+	case isOwn && !s.placing.lost:
+		first = s.placing.first
+	default:
+		s.note(pod).blocked = pod
+		other = s.placing.name
+		if isOwn {
+			losers = s.placing.reserved.Clone()
+		}
 	}
-	s.activated.Delete(pod)
-	s.unwritten.Delete(pod)
-	s.drop(name, pod) // who is tried is not let go: its choice was taken back, or came to nothing
+	return first, s.tried[name].Clone(), other, losers
 }
 
-// gone forgets a pod that was deleted, or is no member of that gang any more.
-func (s *State) gone(name types.NamespacedName, pod types.UID) {
+// isPlacing reports whether a gang is being placed. The caller holds mu.
+func (s *State) isPlacing(name types.NamespacedName) bool {
+	return s.placing != nil && s.placing.name == name
+}
+
+// beingPlaced returns the members of a gang that its first one's profile tries, nil if it is not being placed.
+func (s *State) beingPlaced(name types.NamespacedName) *members {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unlead(name, func(leader types.UID) bool { return leader == pod })
-	s.activated.Delete(pod)
-	s.unwritten.Delete(pod)
-	delete(s.blocked, pod)
-	s.drop(name, pod)
-}
-
-// unlead drops the members that events try of which is is true. The caller holds mu.
-func (s *State) unlead(name types.NamespacedName, is func(leader types.UID) bool) {
-	maps.DeleteFunc(s.leaders[name], func(_ string, first leader) bool { return is(first.uid) })
-	if len(s.leaders[name]) == 0 {
-		delete(s.leaders, name)
+	if !s.isPlacing(name) {
+		return nil
 	}
+	return s.roster(name, s.placing.profile)
 }
 
-// takeBack forgets that a member was let go: the informer shows it there, or it is not there.
-func (s *State) takeBack(name types.NamespacedName, pod types.UID) {
+// Places reports whether a pod is a member of the gang that is being placed, and not given up.
+func (s *State) Places(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(name, pod)
+	return s.isPlacing(GroupOf(pod)) && !s.placing.lost
 }
 
-// notWritten is takeBack for a member whose choice could not be written, if it was let go.
-func (s *State) notWritten(name types.NamespacedName, pod types.UID) {
+// Holds reports whether a pod is a member of the gang that is being placed and has a super cluster, so that it waits
+// for other members.
+func (s *State) Holds(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drop(name, pod) {
-		s.unwritten.Insert(pod)
-	}
-}
-
-// drop is takeBack for who holds mu. It reports whether the member was let go.
-func (s *State) drop(name types.NamespacedName, pod types.UID) bool {
-	if _, noted := s.letGo[name][pod]; !noted {
-		return false
-	}
-	delete(s.letGo[name], pod)
-	if len(s.letGo[name]) == 0 {
-		delete(s.letGo, name)
-	}
-	s.changed(name)
-	return true
+	return s.isPlacing(GroupOf(pod)) && s.placing.reserved.Has(pod.UID)
 }
 
 // reserve notes the super cluster of a member, and reports whether it is the first.
-func (s *State) reserve(name types.NamespacedName, pod types.UID, superCluster string) bool {
+func (s *State) reserve(pod *corev1.Pod, superCluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	name := GroupOf(pod)
 	if s.placing == nil {
-		s.placing = &gang{name: name, reserved: map[types.UID]string{}, refused: sets.New[types.UID](), first: superCluster}
+		s.placing = &gang{
+			name: name, profile: pod.Spec.SchedulerName, first: superCluster,
+			reserved: sets.New[types.UID](), refused: sets.New[types.UID](),
+		}
 	}
 	if s.placing.name != name {
 		return false // PreFilter refuses these
 	}
-	s.placing.refused.Delete(pod)
-	s.placing.reserved[pod] = superCluster
-	return len(s.placing.reserved) == 1
+	s.note(pod).in = superCluster
+	s.placing.refused.Delete(pod.UID)
+	s.placing.reserved.Insert(pod.UID)
+	return s.placing.reserved.Len() == 1
 }
 
-// failed notes that a member fits nowhere. It reports whether the gang can do without: spare of its members can fail.
-func (s *State) failed(name types.NamespacedName, pod types.UID, spare int) bool {
+// failed notes that a member fits nowhere. It reports whether its gang is being placed, and cannot do without: spare of
+// its members can fail.
+func (s *State) failed(pod *corev1.Pod, spare int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name {
-		return true // none of it is held
+	if !s.isPlacing(GroupOf(pod)) || s.placing.reserved.Has(pod.UID) {
+		return false
 	}
-	s.placing.refused.Insert(pod)
-	return s.placing.refused.Len() <= spare
+	s.placing.refused.Insert(pod.UID)
+	return s.placing.refused.Len() > spare
 }
 
-// lose gives a gang that is being placed up, and returns its reserved members, nil if it is not being placed, or lost
-// already. Where it failed because a member does not fit, it is not tried there again until something changes. again is
-// what end returns.
-func (s *State) lose(name types.NamespacedName, unfit, again bool) map[types.UID]bool {
+// lose gives a gang up, and returns its reserved members, nil if it is not being placed, or lost already. Where it
+// failed because a member is unfit, it is not tried again until something changes. again is what end returns.
+func (s *State) lose(name types.NamespacedName, unfit, again bool) sets.Set[types.UID] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name {
+	if !s.isPlacing(name) || s.placing.lost {
 		return nil
 	}
-	if unfit && !s.placing.lost {
-		if s.tried[name] == nil {
-			s.tried[name] = sets.New[string]()
-		}
-		s.tried[name].Insert(s.placing.first)
+	if unfit {
+		s.tried[name] = s.tried[name].Clone().Insert(s.placing.first)
 	}
-	return s.placing.lose(again)
+	s.placing.lost, s.placing.again = true, again
+	return s.placing.reserved.Clone()
 }
 
 // expireAfter loses the gang that is being placed after patience, unless that was said before or the gang ends until
 // then. It is tried anew then, and release is called with its reserved members. It returns how long that is from now.
-// Who lets members go decides under the same lock, and not after that time: else a member could be let go which
-// kube-scheduler's own time in Permit has rejected.
-func (s *State) expireAfter(name types.NamespacedName, patience time.Duration, release func(members map[types.UID]bool)) time.Duration {
+// Permit decides under the same lock: kube-scheduler's own time could reject a member that was let go.
+func (s *State) expireAfter(name types.NamespacedName, patience time.Duration, release func(members sets.Set[types.UID])) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	placing := s.placing
-	if placing == nil || placing.name != name {
+	if !s.isPlacing(name) {
 		return 0
 	}
+	placing := s.placing
 	if placing.expiry == nil {
 		placing.deadline = time.Now().Add(patience)
 		placing.expiry = time.AfterFunc(patience, func() { release(s.expire(placing)) })
@@ -384,66 +394,52 @@ func (s *State) expireAfter(name types.NamespacedName, patience time.Duration, r
 }
 
 // expire is lose for a gang whose time is over, nil if another one is being placed now.
-func (s *State) expire(over *gang) map[types.UID]bool {
+func (s *State) expire(over *gang) sets.Set[types.UID] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing != over {
+	if s.placing != over || over.lost {
 		return nil
 	}
-	return over.lose(true)
+	over.lost, over.again = true, true
+	return over.reserved.Clone()
 }
 
-// done ends what is being placed. The caller holds mu.
-func (s *State) done() {
-	if s.placing.expiry != nil {
-		s.placing.expiry.Stop()
-	}
-	s.placing = nil
-}
-
-// isOver reports whether its time is over: the timer may be late, as may be kube-scheduler's own in Permit.
-func (g *gang) isOver() bool { return g.expiry != nil && !time.Now().Before(g.deadline) }
-
-// lose gives the gang up, and returns its reserved members, nil if it is lost already. The caller holds mu.
-func (g *gang) lose(again bool) map[types.UID]bool {
-	if g.lost {
-		return nil
-	}
-	g.lost, g.again = true, again
-	return g.members()
-}
-
-// members returns those that are reserved.
-func (g *gang) members() map[types.UID]bool {
-	members := make(map[types.UID]bool, len(g.reserved))
-	for pod := range g.reserved {
-		members[pod] = true
-	}
-	return members
-}
-
-// Holds reports whether a pod is a member of the gang that is being placed and has a super cluster, so that it waits
-// for other members.
-func (s *State) Holds(pod *corev1.Pod) bool {
+// permit decides about a reserved member: Unschedulable, Wait, or, with the last one that is needed, Success. Then all
+// of them go: they are returned, with who waited for that. Timers may be late, and the deadline holds.
+func (s *State) permit(name types.NamespacedName, needed int) (code fwk.Code, members sets.Set[types.UID], blocked []*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != GroupOf(pod) {
-		return false
+	if !s.isPlacing(name) || s.placing.lost || s.placing.expiry != nil && !time.Now().Before(s.placing.deadline) {
+		return fwk.Unschedulable, nil, nil
 	}
-	_, reserved := s.placing.reserved[pod.UID]
-	return reserved
+	members = s.placing.reserved
+	if members.Len() < needed {
+		return fwk.Wait, nil, nil
+	}
+	for pod := range members {
+		if noted := s.notes[pod]; noted != nil { // else it was deleted, or left the group
+			*noted = note{in: noted.in, letGo: true}
+		}
+	}
+	delete(s.rosters, name)
+	delete(s.tried, name)
+	return fwk.Success, members, s.done()
 }
 
-// forget takes reserve back, and reports whether there was anything to take back.
-func (s *State) forget(name types.NamespacedName, pod types.UID) bool {
+// unreserve takes reserve back, and reports whether there was anything to take back: not from a member that was let go.
+// That is one whose choice could not be written.
+func (s *State) unreserve(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name {
+	if noted := s.notes[pod.UID]; noted != nil && noted.letGo {
+		*noted = note{unwritten: true}
+		delete(s.rosters, GroupOf(pod))
+	}
+	if !s.isPlacing(GroupOf(pod)) || !s.placing.reserved.Has(pod.UID) {
 		return false
 	}
-	_, reserved := s.placing.reserved[pod]
-	delete(s.placing.reserved, pod)
-	return reserved
+	s.placing.reserved.Delete(pod.UID)
+	return true
 }
 
 // end ends a gang that is being placed once none of its members is reserved any more. It returns who waited for that,
@@ -451,41 +447,24 @@ func (s *State) forget(name types.NamespacedName, pod types.UID) bool {
 func (s *State) end(name types.NamespacedName) (blocked []*corev1.Pod, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name || len(s.placing.reserved) > 0 {
+	if !s.isPlacing(name) || s.placing.reserved.Len() > 0 {
 		return nil, false
 	}
 	again = s.placing.again
-	s.done()
-	return s.unblock(), again
+	return s.done(), again
 }
 
-// unblock returns who waited for another gang. The caller holds mu.
-func (s *State) unblock() []*corev1.Pod {
-	blocked := slices.Collect(maps.Values(s.blocked))
-	clear(s.blocked)
+// done ends what is being placed, and returns who waited for that. The caller holds mu.
+func (s *State) done() (blocked []*corev1.Pod) {
+	if s.placing.expiry != nil {
+		s.placing.expiry.Stop()
+	}
+	s.placing = nil
+	for _, noted := range s.notes {
+		if noted.blocked != nil {
+			blocked = append(blocked, noted.blocked)
+			noted.blocked = nil
+		}
+	}
 	return blocked
-}
-
-// permit decides about a reserved member. With the last one that is needed all of them go: they are returned, with who
-// waited for that.
-func (s *State) permit(name types.NamespacedName, pod types.UID, needed int) (map[types.UID]bool, []*corev1.Pod, outcome) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.placing == nil || s.placing.name != name || s.placing.lost || s.placing.isOver() {
-		return nil, nil, lost
-	}
-	if len(s.placing.reserved) < needed {
-		return nil, nil, waits
-	}
-	if s.letGo[name] == nil {
-		s.letGo[name] = map[types.UID]string{}
-	}
-	maps.Copy(s.letGo[name], s.placing.reserved)
-	s.unlead(name, func(leader types.UID) bool { return s.letGo[name][leader] != "" })
-	s.changed(name)
-	members := s.placing.members()
-	delete(members, pod)
-	s.done()
-	delete(s.tried, name)
-	return members, s.unblock(), goes
 }

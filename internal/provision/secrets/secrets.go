@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/internal/controlplane"
 	"github.com/superpool/superpool/internal/pki"
 	"github.com/superpool/superpool/internal/provision/objects"
@@ -78,6 +80,8 @@ func (k *Keeper) Get(ctx context.Context, name string) (*corev1.Secret, error) {
 		return nil, &UngrantedError{k.Namespace, err}
 	case err != nil:
 		return nil, fmt.Errorf("getting Secret %s/%s: %w", k.Namespace, name, err)
+	case !controlplane.IsManaged(secret) && strings.HasSuffix(name, tenancyv1alpha1.SuffixAgent): // of a tenant that is imported
+		return nil, objects.Broken("Secret %s/%s is not vc-manager's, which keeps there what the tenant's API server shows to vn-agents: rename or delete it", k.Namespace, name)
 	case !controlplane.IsManaged(secret):
 		return nil, objects.Broken("Secret %s/%s is not vc-manager's. If a control plane runs, import it (spec.kubeconfigSecretRef); else rename or delete the Secret", k.Namespace, name)
 	}

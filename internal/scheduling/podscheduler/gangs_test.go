@@ -555,6 +555,23 @@ func waitingGang(c *tenantControlPlane, change ...func(*podgroupv1alpha1.PodGrou
 	}, patience, 5*time.Millisecond, "two members wait for the third")
 }
 
+// TestGangWhoseFirstIsHeld: a gang that can do without a member which nobody can try is tried when its PodGroup changes.
+func TestGangWhoseFirstIsHeld(t *testing.T) {
+	schedulertest.Bubble(t, func(t *testing.T) {
+		c := newGangs(t)
+		c.place("web", "r1", "300m")
+		c.group("a", 4)
+		c.create("web", "a-0", "100m", memberOf("a"), func(pod *corev1.Pod) { pod.Labels["held"] = "" })
+		c.members("a", 1, 3, "100m")
+		require.Eventually(t, func() bool { return c.wasRefused("a-3", "no super cluster has room for 4 members") }, patience, 5*time.Millisecond)
+		c.wantNowhere("a", 0, 3)
+		c.groups.Modify(&podgroupv1alpha1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}, Spec: podgroupv1alpha1.PodGroupSpec{MinMember: 3},
+		})
+		c.wantTogether("a", 1, 3, "r1")
+	})
+}
+
 // TestGangThatIsNotJudged: a member that waits for another gang, or for the list of PodGroups, keeps what it asks for.
 func TestGangThatIsNotJudged(t *testing.T) {
 	schedulertest.Bubble(t, func(t *testing.T) {
