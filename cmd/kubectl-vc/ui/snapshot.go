@@ -131,7 +131,7 @@ type leaving struct {
 // snapshotOf projects facts. marks are those of tenants before, to which it adds those of new ones.
 func snapshotOf(of *facts, marks *marks) *snapshot {
 	rows := pool.Survey(of.pool, cli.RootsOf(of.tenants))
-	s := &snapshot{Resources: resourcesOf(rows), Namespaces: len(of.pool.Placements), Notes: of.notes, SuperClusters: []bar{}, Waiting: []waiting{}, Leaving: []leaving{}}
+	s := &snapshot{Resources: resourcesOf(rows), Namespaces: len(of.pool.Placements), Notes: of.notes, SuperClusters: []bar{}, Tenants: []tenantLine{}, Waiting: []waiting{}, Leaving: []leaving{}}
 	at := s.addTenants(of, rows, marks)
 	s.addWaiting(of, at)
 	s.addLeaving(rows, at)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -52,6 +53,9 @@ func TestSnapshot(t *testing.T) {
 	require.NotNil(t, tenantOf(of, "gone", vctest.Today), "it has something, and no VirtualCluster")
 	empty := snapshotOf(&facts{pool: &simulation.Pool{}}, newMarks())
 	require.Equal(t, []string{"0/0", "0/0"}, empty.Total)
+	require.NotContains(t, indented(t, empty), "null", "the page reads lists")
+	none := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+	require.NotContains(t, indented(t, superClusterOf(&facts{pool: &simulation.Pool{Nodes: []*corev1.Node{none}}}, "r1")), "null")
 }
 
 // TestWhatTenantsMakeIsBounded: a snapshot has so many segments and lines, whatever there is, and says how many others.
