@@ -300,7 +300,7 @@ bench: ## Run the benchmarks BENCH_COUNT times, in a form that benchstat reads.
 
 # Needs Chromium. The page is that of bin/kubectl-vc, and axe-core is a file of npm's registry, by its checksum.
 .PHONY: test-ui
-test-ui: bin/axe.min.js build ## Test the page of kubectl vc ui in Chromium: layout, keyboard, what a screen reader gets, axe-core, how soon it is painted: RUN=TestKeyboard.
+test-ui: bin/axe.min.js build ## Test the page of kubectl vc ui in Chromium: layout, keyboard, what a screen reader gets, axe-core, how large it gets: RUN=TestKeyboard.
 	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "test-ui: Chromium is missing" >&2; exit 3; }
 	$(GO) -C test/browser test -tags browser -count 1 -timeout 15m $$TEST_ARGS .
 

@@ -81,7 +81,7 @@ func opened(t *testing.T, url string, width, height int, features ...string) *ta
 		call(runtime.Enable, cdp.Empty{}), call(log.Enable, cdp.Empty{}), call(emulation.SetEmulatedMedia, media),
 		chromedp.EmulateViewport(int64(width), int64(height)), chromedp.Navigate(url),
 	)
-	p.until(`document.querySelector('#connection').dataset.state === 'on'`)
+	p.until(`document.querySelector('#connection').textContent !== 'connecting'`)
 	return p
 }
 
@@ -257,6 +257,16 @@ func TestDrain(t *testing.T) {
 	p.until(`document.querySelector('#drained').hidden`)
 	require.Equal(t, "Try a drain of r1", p.focused())
 	require.Equal(t, 0, of[int](p, `document.querySelectorAll('.bar .comes, .draining').length`))
+	require.Empty(t, p.complaints())
+}
+
+// TestNamesOfObjects: a super cluster may be called as something that each object of JavaScript has.
+func TestNamesOfObjects(t *testing.T) {
+	p := opened(t, served(t, "--from", written(t, []object{node("constructor", 8, 8), node("r1", 8, 8)})), 1280, 900)
+	p.do(chromedp.Click(chromedp.CSS(`[data-k="drain r1"]`)))
+	p.until(`!document.querySelector('#drained').hidden`)
+	require.Equal(t, "Nothing is placed there.", of[string](p, `document.querySelector('#drained-words').textContent`))
+	require.Equal(t, 0, of[int](p, `document.querySelectorAll('.would').length`))
 	require.Empty(t, p.complaints())
 }
 

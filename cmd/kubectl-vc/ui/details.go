@@ -18,6 +18,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/cmd/kubectl-vc/forecast"
+	"github.com/superpool/superpool/cmd/kubectl-vc/holding"
 	"github.com/superpool/superpool/cmd/kubectl-vc/pool"
 	"github.com/superpool/superpool/cmd/kubectl-vc/tenant"
 	"github.com/superpool/superpool/cmd/kubectl-vc/text"
@@ -46,7 +47,7 @@ func superClusterOf(of *facts, name string) *superClusterDetails {
 	}
 	row := &rows[at]
 	all := len(row.Holdings)
-	row.Holdings = row.Holdings[:min(all, mostRows)]
+	row.Holdings = shown(row.Holdings, mostRows, func(h holding.Holding) string { return h.Key })
 	return &superClusterDetails{Row: row, Rows: all}
 }
 
@@ -149,7 +150,7 @@ func explain(ctx context.Context, c *cli.CLI, cfg *config.KubeSchedulerConfigura
 // drained is what would come of a drain, as kubectl vc drain --dry-run says it.
 type drained struct {
 	SuperCluster string `json:"superCluster"`
-	// All is how many namespaces have anything there, of which the first are Moves, and Stays those for which there is no room.
+	// All is how many namespaces have anything there, of which the first of each tenant are Moves, and Stays those for which there is no room.
 	All   int    `json:"all"`
 	Stays int    `json:"stays"`
 	Moves []move `json:"moves"`
@@ -210,7 +211,7 @@ func drainedOf(of *facts, report *simulation.Report, name string) *drained {
 			d.Moves = append(d.Moves, move{Key: n.Tenant, Namespace: n.Name, Slices: n.Before[name], To: strings.Join(to, ", ")})
 		}
 	}
-	d.Moves = d.Moves[:min(len(d.Moves), mostRows)]
+	d.Moves = shown(d.Moves, mostRows, func(m move) string { return m.Key })
 	before := pool.Survey(of.pool, nil)
 	s := &snapshot{Resources: resourcesOf(before)}
 	for i := range before {

@@ -24,8 +24,9 @@ import (
 var embedded embed.FS
 
 const (
-	// mostStreams is how many pages are told of changes at a time, and mostConnections how many connections there are.
-	mostStreams, mostConnections = 8, 32
+	// mostStreams is how many pages are told of changes at a time: a browser has six connections to a host, and the others
+	// are for what pages ask. mostConnections is how many there are.
+	mostStreams, mostConnections = 4, 32
 	// beat is how often a stream says that it is there, and writeTimeout how long a write may take.
 	beat, writeTimeout = 15 * time.Second, 10 * time.Second
 	// trialTimeout is how long something is tried in memory, with the time that it waits for another one.
@@ -45,15 +46,13 @@ type server struct {
 	token string
 	// streams has a place for each stream, and trials one for what is tried.
 	streams, trials chan struct{}
-	// ended is done when the command ends.
-	ended context.Context //nolint:containedctx // a server outlives requests, and streams end with it
 }
 
-func newServer(ctx context.Context, c *cli.CLI, hub *hub, cfg *config.KubeSchedulerConfiguration, address net.Addr, token string) *server {
+func newServer(c *cli.CLI, hub *hub, cfg *config.KubeSchedulerConfiguration, address net.Addr, token string) *server {
 	_, port, _ := net.SplitHostPort(address.String()) // it is one
 	return &server{
 		CLI: c, hub: hub, cfg: cfg, token: token, hosts: []string{"127.0.0.1:" + port, "localhost:" + port, "[::1]:" + port},
-		streams: make(chan struct{}, mostStreams), trials: make(chan struct{}, 1), ended: ctx,
+		streams: make(chan struct{}, mostStreams), trials: make(chan struct{}, 1),
 	}
 }
 
@@ -157,7 +156,6 @@ func (s *server) one(try func(ctx context.Context, r *http.Request) (any, error)
 	return func(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), trialTimeout)
 		defer cancel()
-		defer context.AfterFunc(s.ended, cancel)()
 		select {
 		case s.trials <- struct{}{}:
 			defer func() { <-s.trials }()
@@ -197,8 +195,6 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		case <-next:
 		case <-beats.C:
 		case <-r.Context().Done():
-			return
-		case <-s.ended.Done():
 			return
 		}
 	}

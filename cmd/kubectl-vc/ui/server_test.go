@@ -38,7 +38,7 @@ func started(t *testing.T, from source) (url string, s *server) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	s = newServer(ctx, cli.New(genericiooptions.NewTestIOStreamsDiscard()), h, cfg, listener.Addr(), "TOKENTOKENTOKEN")
+	s = newServer(cli.New(genericiooptions.NewTestIOStreamsDiscard()), h, cfg, listener.Addr(), "TOKENTOKENTOKEN")
 	ended := make(chan error, 1)
 	go h.run(ctx)
 	go func() { ended <- serve(ctx, listener, s.handler()) }()

@@ -12,6 +12,7 @@ import (
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/holding"
 	"github.com/superpool/superpool/cmd/kubectl-vc/pool"
 	"github.com/superpool/superpool/cmd/kubectl-vc/tenant"
 	"github.com/superpool/superpool/cmd/kubectl-vc/text"
@@ -50,7 +51,7 @@ type snapshot struct {
 	SuperClusters []bar                 `json:"superClusters"`
 	// Tenants are sorted by name. A segment names one by its index.
 	Tenants []tenantLine `json:"tenants"`
-	// Waiting and Leaving are the first of WaitingAll and LeavingAll.
+	// Waiting and Leaving are the first of each tenant, of WaitingAll and LeavingAll.
 	Waiting    []waiting `json:"waiting"`
 	WaitingAll int       `json:"waitingAll"`
 	Leaving    []leaving `json:"leaving"`
@@ -130,9 +131,10 @@ type leaving struct {
 // snapshotOf projects facts. marks are those of tenants before, to which it adds those of new ones.
 func snapshotOf(of *facts, marks *marks) *snapshot {
 	rows := pool.Survey(of.pool, cli.RootsOf(of.tenants))
-	s := &snapshot{Resources: resourcesOf(rows), Namespaces: len(of.pool.Placements), Notes: of.notes, SuperClusters: []bar{}, Waiting: []waiting{}, Leaving: []leaving{}}
+	s := &snapshot{Resources: resourcesOf(rows), Namespaces: len(of.pool.Placements), Notes: of.notes, SuperClusters: []bar{}, Tenants: []tenantLine{}, Waiting: []waiting{}, Leaving: []leaving{}}
 	at := s.addTenants(of, rows, marks)
 	s.addWaiting(of, at)
+	s.addLeaving(rows, at)
 	clusters, reserved, allocatable := map[string]string{}, slice.Amounts{}, slice.Amounts{}
 	for _, node := range of.pool.Nodes {
 		clusters[node.Name] = node.Annotations[superclusters.AnnotationClusterRef]
@@ -144,7 +146,6 @@ func snapshotOf(of *facts, marks *marks) *snapshot {
 			one.Kept, one.KeptText = s.keptOf(row, kept)
 		}
 		s.SuperClusters = append(s.SuperClusters, one)
-		s.addLeaving(row, at)
 		reserved, allocatable = reserved.Plus(row.Reserved), allocatable.Plus(row.Allocatable)
 	}
 	for _, name := range s.Resources {
@@ -204,35 +205,66 @@ func (s *snapshot) addTenants(of *facts, rows []pool.Row, marks *marks) map[stri
 }
 
 func (s *snapshot) addWaiting(of *facts, at map[string]int) {
+	var all []*schedulerv1alpha1.NamespacePlacement
 	for _, np := range of.pool.Placements {
-		if !tenant.Waits(np) {
-			continue
-		}
-		if s.WaitingAll++; s.WaitingAll <= mostLines {
-			s.Waiting = append(s.Waiting, waitingOf(np, at[np.Namespace]))
+		if tenant.Waits(np) {
+			all = append(all, np)
 		}
 	}
+	s.WaitingAll = len(all)
+	for _, np := range shown(all, mostLines, func(np *schedulerv1alpha1.NamespacePlacement) string { return np.Namespace }) {
+		s.Waiting = append(s.Waiting, waitingOf(np, at[np.Namespace]))
+	}
+}
+
+// shown returns so many of all at most, in their order: the first ones of each tenant, so that none hides what others have.
+func shown[T any](all []T, most int, tenantOf func(T) string) []T {
+	if len(all) <= most {
+		return all
+	}
+	rank, ranks := map[string]int{}, make([]int, len(all))
+	order := make([]int, len(all))
+	for i := range all {
+		key := tenantOf(all[i])
+		order[i], ranks[i] = i, rank[key]
+		rank[key]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ranks[a], ranks[b]) })
+	order = order[:most]
+	slices.Sort(order)
+	few := make([]T, most)
+	for i, at := range order {
+		few[i] = all[at]
+	}
+	return few
 }
 
 func waitingOf(np *schedulerv1alpha1.NamespacePlacement, tenantAt int) waiting {
 	return waiting{
-		Tenant: tenantAt, Namespace: np.Name, Missing: text.Amounts(placement.Lacking(np)),
+		Tenant: tenantAt, Namespace: np.Name, Missing: text.Shortened(text.Amounts(placement.Lacking(np)), text.LongestText),
 		Why: text.Shortened(strings.Join(tenant.WhyItWaits(np), "; "), text.LongestText),
 	}
 }
 
-func (s *snapshot) addLeaving(row *pool.Row, at map[string]int) {
-	for i := range row.Holdings {
-		h := &row.Holdings[i]
-		if h.Reason == "" {
-			continue
+func (s *snapshot) addLeaving(rows []pool.Row, at map[string]int) {
+	type part struct {
+		*holding.Holding
+		cluster string
+	}
+	var all []part
+	for i := range rows {
+		for j := range rows[i].Holdings {
+			if h := &rows[i].Holdings[j]; h.Reason != "" {
+				all = append(all, part{h, rows[i].Name})
+			}
 		}
-		if s.LeavingAll++; s.LeavingAll <= mostLines {
-			s.Leaving = append(s.Leaving, leaving{
-				Tenant: at[h.Key], Namespace: h.Namespace, SuperCluster: row.Name, Leaves: text.Amounts(h.Leaves), Reason: string(h.Reason),
-				Waits: text.Shortened(h.Waits, text.LongestText),
-			})
-		}
+	}
+	s.LeavingAll = len(all)
+	for _, h := range shown(all, mostLines, func(h part) string { return h.Key }) {
+		s.Leaving = append(s.Leaving, leaving{
+			Tenant: at[h.Key], Namespace: h.Namespace, SuperCluster: h.cluster, Leaves: text.Amounts(h.Leaves), Reason: string(h.Reason),
+			Waits: text.Shortened(h.Waits, text.LongestText),
+		})
 	}
 }
 

@@ -8,10 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
+	"github.com/superpool/superpool/cmd/kubectl-vc/text"
 	"github.com/superpool/superpool/internal/kubescheduler"
 	"github.com/superpool/superpool/internal/simulation"
 	"github.com/superpool/superpool/internal/slice"
@@ -50,6 +53,9 @@ func TestSnapshot(t *testing.T) {
 	require.NotNil(t, tenantOf(of, "gone", vctest.Today), "it has something, and no VirtualCluster")
 	empty := snapshotOf(&facts{pool: &simulation.Pool{}}, newMarks())
 	require.Equal(t, []string{"0/0", "0/0"}, empty.Total)
+	require.NotContains(t, indented(t, empty), "null", "the page reads lists")
+	none := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "r1"}}
+	require.NotContains(t, indented(t, superClusterOf(&facts{pool: &simulation.Pool{Nodes: []*corev1.Node{none}}}, "r1")), "null")
 }
 
 // TestWhatTenantsMakeIsBounded: a snapshot has so many segments and lines, whatever there is, and says how many others.
@@ -83,6 +89,37 @@ func TestWhatTenantsMakeIsBounded(t *testing.T) {
 		letters[line.Letters] = true
 		require.LessOrEqual(t, len(line.Letters), 4)
 	}
+}
+
+// TestNoTenantHidesOthers: of each tenant there is something in each list, however much one of them makes, and in order.
+func TestNoTenantHidesOthers(t *testing.T) {
+	t.Parallel()
+	of := &facts{pool: &simulation.Pool{Nodes: []*corev1.Node{vctest.SuperNode("r1")}}}
+	add := func(root, name string) {
+		quota := []string{"cpu", "2"}
+		for i := range 60 {
+			quota = append(quota, fmt.Sprintf("%s.example.com/%02d", strings.Repeat("x", 200), i), "1")
+		}
+		of.pool.Placements = append(of.pool.Placements, vctest.Leaving(builders.Placement(root, name).Slice("cpu", "1").Quota(quota...).Held("r1", 1, "cpu", "1").Obj(),
+			schedulerv1alpha1.LeavingDrained, "cpu", "1"))
+	}
+	for i := range mostRows {
+		add("a", fmt.Sprintf("n%03d", i))
+	}
+	add("b", "one")
+	s, d := snapshotOf(of, newMarks()), superClusterOf(of, "r1")
+	require.Equal(t, []int{mostRows + 1, mostRows + 1, mostRows + 1}, []int{s.WaitingAll, s.LeavingAll, d.Rows})
+	require.Equal(t, []int{mostLines, mostLines, mostRows}, []int{len(s.Waiting), len(s.Leaving), len(d.Holdings)})
+	require.Equal(t, []string{"n098", "one"}, []string{s.Waiting[mostLines-2].Namespace, s.Waiting[mostLines-1].Namespace})
+	require.Equal(t, []string{"n098", "one"}, []string{s.Leaving[mostLines-2].Namespace, s.Leaving[mostLines-1].Namespace})
+	require.Equal(t, []string{"n498", "one"}, []string{d.Holdings[mostRows-2].Namespace, d.Holdings[mostRows-1].Namespace})
+	require.LessOrEqual(t, len(s.Waiting[0].Missing), text.LongestText)
+
+	marks := newMarks()
+	snapshotOf(of, marks)
+	require.Len(t, marks.byKey, 2)
+	snapshotOf(&facts{pool: &simulation.Pool{}}, marks)
+	require.Empty(t, marks.byKey, "those of tenants that are gone are free")
 }
 
 // TestMarks: a tenant keeps its letters and its colour while it is there, and those of one that is gone are free again.
@@ -130,6 +167,7 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, why.Text, "Namespace small of tenant root requests cpu=10 in slices of cpu=10")
 	require.True(t, strings.HasSuffix(why.Text, "Nothing is missing\n"), why.Text)
+	require.Equal(t, before, indented(t, snapshotOf(of, newMarks())))
 }
 
 // TestShares: an amount of what there is nothing of is all, and none is beyond a hundred times.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,8 +29,9 @@ import (
 const (
 	// keptPeriod is how often Clusters are asked for their headroom.
 	keptPeriod = time.Minute
-	// failedFor is how long it is said that a watch failed: it is tried again before that, and says so again.
-	failedFor = time.Minute
+	// failedFor is how long it is said that a watch failed: it is tried again before that, and says so again. A reflector
+	// waits for a minute at most, and a dial takes half of one.
+	failedFor = 2 * time.Minute
 )
 
 // source is where facts come from.
@@ -53,11 +54,11 @@ type live struct {
 	cached  client.Reader
 	changed chan struct{}
 
-	kept      map[string]map[corev1.ResourceName]string
-	keptNotes []string
-	keptAt    time.Time
+	mu sync.Mutex
+	// kept is headroom, and keptFailure why it is not known.
+	kept        map[string]map[corev1.ResourceName]string
+	keptFailure string
 
-	mu       sync.Mutex
 	failure  string    // of the last watch that failed
 	failedAt time.Time // when
 }
@@ -109,6 +110,13 @@ func watch(ctx context.Context, c *cli.CLI) (*live, error) {
 		return nil, errors.New("reading the meta cluster: " + cmp.Or(l.failing(time.Now()), "it was ended"))
 	}
 	l.cached = unpaged{cached}
+	l.keep(ctx)
+	go func() {
+		_ = wait.PollUntilContextCancel(ctx, keptPeriod, false, func(ctx context.Context) (bool, error) { // it ends with ctx alone
+			l.keep(ctx)
+			return false, nil
+		})
+	}()
 	return l, nil
 }
 
@@ -142,6 +150,19 @@ func (l *live) failing(now time.Time) string {
 	return l.failure
 }
 
+// keep asks Clusters for their headroom. It is no part of a look, which waits for nothing: a meta cluster that does not
+// answer is waited for here.
+func (l *live) keep(ctx context.Context) {
+	kept, err := pool.Headrooms(ctx, l.cluster)
+	l.mu.Lock()
+	l.kept, l.keptFailure = kept, ""
+	if err != nil {
+		l.keptFailure = err.Error()
+	}
+	l.mu.Unlock()
+	l.notify()
+}
+
 // look reads what is cached, by the code of the other verbs.
 func (l *live) look(ctx context.Context) (*facts, error) {
 	found := &facts{}
@@ -152,15 +173,13 @@ func (l *live) look(ctx context.Context) (*facts, error) {
 	if found.tenants, err = cli.VirtualClusters(ctx, l.cached); err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
-	now := time.Now()
-	if now.Sub(l.keptAt) >= keptPeriod {
-		l.keptAt, l.keptNotes = now, nil
-		if l.kept, err = pool.Headrooms(ctx, l.cluster); err != nil {
-			l.keptNotes = []string{"headroom is not known: " + err.Error()}
-		}
+	l.mu.Lock()
+	found.kept = l.kept
+	if l.keptFailure != "" {
+		found.notes = append(found.notes, "headroom is not known: "+l.keptFailure)
 	}
-	found.kept, found.notes = l.kept, slices.Clone(l.keptNotes)
-	if failure := l.failing(now); failure != "" {
+	l.mu.Unlock()
+	if failure := l.failing(time.Now()); failure != "" {
 		found.notes = append(found.notes, "the meta cluster does not answer, and this may be old: "+failure)
 	}
 	return found, nil

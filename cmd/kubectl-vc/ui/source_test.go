@@ -20,6 +20,7 @@ import (
 
 	schedulerv1alpha1 "github.com/superpool/superpool/apis/scheduler/v1alpha1"
 	tenancyv1alpha1 "github.com/superpool/superpool/apis/tenancy/v1alpha1"
+	"github.com/superpool/superpool/cmd/kubectl-vc/cli"
 	"github.com/superpool/superpool/test/builders"
 	"github.com/superpool/superpool/test/builders/vctest"
 )
@@ -57,12 +58,19 @@ func TestLook(t *testing.T) {
 		objects = append(objects, builders.Placement("root", fmt.Sprintf("n%d", i)).Slice("cpu", "1").Quota("cpu", "1").Obj())
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	l := &live{cluster: cluster, cached: unpaged{cacheOf{cluster}}, changed: make(chan struct{}, 1)}
+	l := &live{cached: unpaged{cacheOf{cluster}}, changed: make(chan struct{}, 1)} // a look asks no cluster
 	found, err := l.look(t.Context())
 	require.NoError(t, err)
 	require.Len(t, found.pool.Placements, namespaces)
 	require.Len(t, found.pool.Nodes, 2)
 	require.Len(t, found.tenants, 1)
+	require.Empty(t, found.notes)
+
+	l.cluster = cluster
+	l.keep(t.Context())
+	<-l.changes()
+	found, err = l.look(t.Context())
+	require.NoError(t, err)
 	require.Len(t, found.notes, 1)
 	require.Contains(t, found.notes[0], "headroom is not known: finding the kind Cluster")
 
@@ -73,7 +81,7 @@ func TestLook(t *testing.T) {
 	require.Contains(t, found.notes[1], "the meta cluster does not answer, and this may be old: no route to host")
 }
 
-// TestFailing: a watch that failed is said for a minute, and one that ended as all do never.
+// TestFailing: a watch that failed is said until it was tried again, and one that ended as all do never.
 func TestFailing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +93,9 @@ func TestFailing(t *testing.T) {
 		l.failed(t.Context(), nil, apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no")))
 		l.failed(t.Context(), nil, errors.New("last"))
 		require.Equal(t, "last", l.failing(time.Now()))
-		<-time.After(failedFor + 1)
+		<-time.After(time.Minute + cli.RequestTimeout) // a reflector waits so long at most, and then dials
+		require.Equal(t, "last", l.failing(time.Now()))
+		<-time.After(failedFor)
 		require.Empty(t, l.failing(time.Now()))
 	})
 }

@@ -85,7 +85,7 @@ func (c *verbs) run(ctx context.Context, s *showing) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it names the address
 	}
-	served := newServer(ctx, c.CLI, hub, cfg, listener.Addr(), rand.Text())
+	served := newServer(c.CLI, hub, cfg, listener.Addr(), rand.Text())
 	_, _ = fmt.Fprintf(c.Out, "http://%s%s\n", listener.Addr(), served.path()) // nobody opens it who does not read it
 	go hub.run(ctx)
 	return serve(ctx, listener, served.handler())
@@ -111,17 +111,14 @@ func (c *verbs) open(ctx context.Context, directory string) (from source, err er
 	return &still{&facts{pool: pool, tenants: pool.Tenants}}, nil
 }
 
-// serve answers until ctx ends.
+// serve answers until ctx ends, and requests with it.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	const header, idle, end = 5 * time.Second, time.Minute, 2 * time.Second
-	web := &http.Server{Handler: handler, ReadHeaderTimeout: header, IdleTimeout: idle, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
-	defer context.AfterFunc(ctx, func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), end)
-		defer cancel()
-		if web.Shutdown(closing) != nil {
-			_ = web.Close() // what goes on is cut off
-		}
-	})()
+	const header, idle = 5 * time.Second, time.Minute
+	web := &http.Server{
+		Handler: handler, ReadHeaderTimeout: header, IdleTimeout: idle, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	defer context.AfterFunc(ctx, func() { _ = web.Close() })() // nothing that goes on writes anything
 	if err := web.Serve(netutil.LimitListener(listener, mostConnections)); ctx.Err() == nil {
 		return fmt.Errorf("serving the page: %w", err)
 	}

@@ -68,7 +68,7 @@ function segment(bar, s, scale, isOthers) {
 function barOf(bar) {
   const r = state.resource, trial = state.trial, kept = (bar.kept?.[r] ?? 0) / 100;
   const all = [...bar.segments, ...(bar.others ? [bar.others] : [])];
-  const coming = trial?.comes[bar.name], isDrained = trial?.superCluster === bar.name;
+  const coming = trial?.comes.get(bar.name), isDrained = trial?.superCluster === bar.name;
   const reserved = all.reduce((sum, s) => sum + s.share[r], 0) + (coming?.share[r] ?? 0);
   const scale = (100 - kept) / Math.max(reserved, 10000);
   const parts = all.filter((s) => s.share[r] > 0).map((s) => segment(bar, s, scale, s === bar.others));
@@ -105,7 +105,7 @@ function barOf(bar) {
 function drawBars() {
   const drawn = new Map();
   for (const bar of state.pool.superClusters) {
-    const trial = state.trial && [state.trial.superCluster === bar.name, state.trial.comes[bar.name]];
+    const trial = state.trial && [state.trial.superCluster === bar.name, state.trial.comes.get(bar.name)];
     const of = JSON.stringify([bar, state.resource, trial, state.trying === bar.name, bar.segments.map((s) => state.pool.tenants[s.tenant])]);
     const before = rows.get(bar.name);
     drawn.set(bar.name, before?.of === of ? before : { of, element: barOf(bar) });
@@ -242,9 +242,10 @@ async function tryDrain(name) {
   say(`Trying a drain of ${name}`);
   try {
     state.trial = await ask('drain', { name }, signal);
+    state.trial.comes = new Map(Object.entries(state.trial.comes)); // an object has names that are no super cluster's
   } catch (failure) {
     if (signal.aborted) return;
-    state.trial = { superCluster: name, failed: failure.message, comes: {}, moves: [], all: 0, stays: 0 };
+    state.trial = { superCluster: name, failed: failure.message, comes: new Map(), moves: [], all: 0, stays: 0 };
   }
   state.trying = '';
   draw();
@@ -400,6 +401,8 @@ events.addEventListener('message', (event) => {
 });
 events.addEventListener('open', () => state.pool && connected(true, 'live'));
 events.addEventListener('error', () => {
-  connected(false, 'not live');
-  say('kubectl vc ui does not answer: what you see may be old');
+  const isRefused = events.readyState === EventSource.CLOSED; // a browser does not ask again
+  connected(false, isRefused ? 'refused' : 'not live');
+  say(isRefused ? 'refused: too many pages are open, or this address is an old one' : 'kubectl vc ui does not answer: what you see may be old');
+  if (isRefused && !state.pool) put($('summary'), $('said').textContent);
 });
