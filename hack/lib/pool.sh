@@ -75,7 +75,8 @@ bin_of() {
 
 # start_cluster NAME: starts a control plane, and what plays the nodes of a super cluster. kwok waits until a Lease has
 # expired before it runs a node whose last kwok was killed. The API server is Service kubernetes at an address for
-# documents: those of the machine itself are none for endpoints.
+# documents: those of the machine itself are none for endpoints. Each super cluster has pod addresses of its own, so that
+# a Service has endpoints in all.
 start_cluster() {
   local programs bin
   bin=$(bin_of "$1") || return 1
@@ -83,7 +84,8 @@ start_cluster() {
   "$BIN/controlplane" start "${programs[@]}" --name "$1" --folder "$OUT" --bin "$bin" --first-port "$(cluster_port "$1")" \
     --advertise-address "192.0.2.$(($(cluster_number "$1") + 1))" --unlimited
   is_super "$1" || return 0
-  run_detached "kwok-$1" "$BIN/kwok" --kubeconfig "$OUT/$1.kubeconfig" --manage-all-nodes --node-lease-duration-seconds 10
+  run_detached "kwok-$1" "$BIN/kwok" --kubeconfig "$OUT/$1.kubeconfig" --manage-all-nodes --node-lease-duration-seconds 10 \
+    --cidr "10.$((128 + $(cluster_number "$1"))).0.1/16"
 }
 
 # start_clusters: starts all of CLUSTERS in parallel; fails with the names of those that did not start.

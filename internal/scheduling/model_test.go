@@ -197,7 +197,7 @@ func TestModel(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(did)) {
 		t.Logf("%7d × %s", did[what], what)
 	}
-	if *modelSteps < 20*modelEpisode || t.Failed() {
+	if *modelSteps < 250*modelEpisode || t.Failed() {
 		return // too few to have met everything
 	}
 	for _, what := range []string{

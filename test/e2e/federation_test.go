@@ -77,6 +77,16 @@ func federation(t *testing.T, dir string) {
 		addresses[output] = true
 	}
 	require.Len(t, addresses, 1, "the Service has one cluster IP everywhere")
+	for _, cluster := range []string{"r1", "r2"} {
+		var endpoints []string
+		err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, federationWait, true, func(context.Context) (bool, error) {
+			output, err := kubectl(t, dir, cluster, "", "get", "endpointslices", "-A", "-l", "kubernetes.io/service-name=web",
+				"-o", "jsonpath={.items[*].endpoints[*].addresses[0]}")
+			endpoints = slices.Compact(slices.Sorted(slices.Values(strings.Fields(output))))
+			return len(endpoints) == 4, err
+		})
+		require.NoErrorf(t, err, "the Service has the endpoints of both super clusters in %s: %s", cluster, endpoints)
+	}
 	output, err := kubectl(t, dir, "vc-sample-1", "", "delete", "--timeout", federationWait.String(), "namespace", "shop")
 	require.NoError(t, err, output)
 }

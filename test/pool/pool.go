@@ -221,7 +221,7 @@ func (p *Pool) StartControlPlanes(ctx context.Context) error {
 
 // controlPlanes returns how to start meta, the super clusters and the tenants. Only super clusters have nodes, so only
 // they have a kube-scheduler. Without controllers nobody takes off the taint that Nodes are created with. Services have
-// addresses that no pod has: kwok gives those of 10.0.0.0/24.
+// addresses that no pod has (Join).
 func (p *Pool) controlPlanes(ctx context.Context) ([]controlplane.Options, error) {
 	crds, err := controlplane.MetaCRDsOf(ctx, p.options.Source)
 	if err != nil {

@@ -87,7 +87,8 @@ func (p *Pool) CreatePolicies(ctx context.Context) error {
 	})
 }
 
-// Join gives a super cluster nodes and registers it. flags are those of kwok.
+// Join gives a super cluster nodes and registers it. flags are those of kwok. Its pods have addresses that those of no
+// other super cluster have: a Service has endpoints where it is known whose they are.
 func (p *Pool) Join(ctx context.Context, super *Cluster, nodes []*corev1.Node, flags ...string) error {
 	// The syncer asks there whether Pod Security is enforced.
 	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
@@ -103,7 +104,9 @@ func (p *Pool) Join(ctx context.Context, super *Cluster, nodes []*corev1.Node, f
 	if err := os.WriteFile(kubeconfig, super.KubeConfig, 0o600); err != nil {
 		return err
 	}
-	kwok, err := p.Run("kwok-"+super.Name, "kwok", append([]string{"--kubeconfig", kubeconfig, "--manage-all-nodes"}, flags...)...)
+	kwok, err := p.Run("kwok-"+super.Name, "kwok", append([]string{
+		"--kubeconfig", kubeconfig, "--manage-all-nodes", "--cidr", fmt.Sprintf("10.%d.0.1/16", 1+slices.Index(p.Supers, super)),
+	}, flags...)...)
 	if err != nil {
 		return err
 	}

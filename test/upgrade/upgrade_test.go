@@ -96,11 +96,13 @@ type step struct {
 	do   func(source string) error
 }
 
-// bed is a pool of super clusters r1 and r2 with a tenant under load.
+// bed is a pool of super clusters r1 and r2 with a tenant, and another one whose pods are the load: addresses of a
+// tenant's pods are in the NetworkPolicies of all its namespaces, which are written as pods come and go.
 type bed struct {
 	*pool.Pool
-	tenant client.Client
-	key    string
+	tenant, loaded client.Client
+	// key is that of tenant.
+	key string
 	// turn counts the turns of the load that have ended.
 	mu   sync.Mutex
 	turn int
@@ -114,7 +116,7 @@ func newBed(ctx context.Context, t *testing.T, source string) *bed {
 	require.NoError(t, err)
 	b := &bed{}
 	b.Pool, err = pool.New(pool.Options{
-		Supers: []string{"r1", "r2"}, Tenants: []string{"tenant"}, Unlimited: true, Source: source,
+		Supers: []string{"r1", "r2"}, Tenants: []string{"tenant", "loaded"}, Unlimited: true, Source: source,
 		Log: t.Output(), Keep: filepath.Join(root, "_output", "upgrade-logs"),
 	})
 	require.NoError(t, err)
@@ -128,7 +130,7 @@ func newBed(ctx context.Context, t *testing.T, source string) *bed {
 	require.NoError(t, b.Import(ctx))
 	vc, err := b.VirtualCluster(ctx, b.Tenants[0])
 	require.NoError(t, err)
-	b.tenant, b.key = b.Tenants[0].Client, vc.Status.ClusterNamespace
+	b.tenant, b.loaded, b.key = b.Tenants[0].Client, b.Tenants[1].Client, vc.Status.ClusterNamespace
 
 	require.NoError(t, controlplane.Create(ctx, b.tenant,
 		namespace("web", `{"cpu":"1","memory":"1Gi"}`), builders.Quota("web", "web", "cpu", "2", "memory", "2Gi"),
@@ -137,7 +139,8 @@ func newBed(ctx context.Context, t *testing.T, source string) *bed {
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "web"},
 			Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
-		}, deployment(),
+		}, deployment()))
+	require.NoError(t, controlplane.Create(ctx, b.loaded,
 		// A slice holds one pod of the load, so that of each turn's two pods each super cluster gets one.
 		namespace("load", `{"cpu":"100m","memory":"100Mi"}`), builders.Quota("load", "load", "cpu", "200m", "memory", "200Mi")))
 	b.eventually(ctx, t, func(ctx context.Context) error {
@@ -147,6 +150,19 @@ func newBed(ctx context.Context, t *testing.T, source string) *bed {
 		}
 		if ready := web.Status.ReadyReplicas; ready != replicas {
 			return fmt.Errorf("%d of %d pods are ready", ready, replicas)
+		}
+		for _, super := range b.Supers {
+			copies := &discoveryv1.EndpointSliceList{}
+			if err := super.Client.List(ctx, copies, client.InNamespace(tenancy.SuperNamespace(b.key, "web"))); err != nil {
+				return err
+			}
+			endpoints := 0
+			for i := range copies.Items {
+				endpoints += len(copies.Items[i].Endpoints)
+			}
+			if endpoints != replicas {
+				return fmt.Errorf("%d of %d endpoints are in %s", endpoints, replicas, super.Name)
+			}
 		}
 		return nil
 	})
@@ -196,7 +212,7 @@ func (b *bed) load(ctx context.Context) error {
 			return err
 		}
 		for _, pod := range pods {
-			if err := b.tenant.Delete(ctx, pod); err != nil {
+			if err := b.loaded.Delete(ctx, pod); err != nil {
 				return err
 			}
 		}
@@ -213,7 +229,7 @@ func (b *bed) load(ctx context.Context) error {
 func (b *bed) create(ctx context.Context, pod *corev1.Pod) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, tick, patience, true, func(ctx context.Context) (bool, error) {
-		last = b.tenant.Create(ctx, pod)
+		last = b.loaded.Create(ctx, pod)
 		if apierrors.IsForbidden(last) && strings.Contains(last.Error(), "exceeded quota") {
 			return false, nil
 		}
@@ -230,7 +246,7 @@ func (b *bed) each(ctx context.Context, pods []*corev1.Pod, yet string, holds fu
 	for _, pod := range pods {
 		var last error
 		err := wait.PollUntilContextTimeout(ctx, tick, patience, true, func(ctx context.Context) (bool, error) {
-			last = b.tenant.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+			last = b.loaded.Get(ctx, client.ObjectKeyFromObject(pod), pod)
 			return holds(pod, last), nil
 		})
 		if err != nil {
