@@ -149,10 +149,13 @@ func forward(ctx context.Context, config *rest.Config, namespace, pod string) (a
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", what, err)
 	}
-	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	ready, ended := make(chan struct{}), make(chan struct{})
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: round}, http.MethodPost, url)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", etcdPort)}, stop, ready, io.Discard, io.Discard)
+	forwarding, stop := context.WithCancel(ctx)
+	forwarder, err := portforward.NewOnAddressesWithContext(
+		forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", etcdPort)}, ready, io.Discard, io.Discard)
 	if err != nil {
+		stop()
 		return "", nil, fmt.Errorf("%s: %w", what, err)
 	}
 	var why error // why it has ended
@@ -161,7 +164,7 @@ func forward(ctx context.Context, config *rest.Config, namespace, pod string) (a
 		why = forwarder.ForwardPorts()
 	}()
 	end = func() {
-		close(stop)
+		stop()
 		select {
 		case <-ended:
 		case <-time.After(time.Second): // a kubelet that does not answer
