@@ -16,8 +16,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Snapshot writes a snapshot of the member at a URL, which dial reaches, with the sum of it that etcdutl checks, and returns how many bytes that
-// were. With an error, also where the sum is not that of what came, what was written is no snapshot. The context bounds it.
+// Snapshot writes a snapshot of the member at a URL, which dial reaches, with the sum of it that etcdutl checks, and
+// returns how many bytes that were. With an error, also where the sum is not that of what came, what was written is no
+// snapshot. The context bounds it.
 func Snapshot(
 	ctx context.Context, url string, config *tls.Config, dial func(context.Context, string) (net.Conn, error), out io.Writer,
 ) (written int64, err error) {

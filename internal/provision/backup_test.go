@@ -553,10 +553,10 @@ func TestABackupThatIsWishedFor(t *testing.T) {
 	require.Len(t, b.jobs(controlplane.EtcdBackup), 1, "the first one was begun since")
 
 	wish(b.clock.Now().Add(time.Minute)) // a clock that goes ahead
-	b.reconcile()
+	again := b.reconcile()
 	require.Len(t, b.jobs(controlplane.EtcdBackup), 1)
-	require.Equal(t, tenancyv1alpha1.ReasonProgressing, b.backedUp().Reason)
-	require.Contains(t, b.backedUp().Message, "once spec.backupAfter has come")
+	require.Equal(t, metav1.ConditionTrue, b.backedUp().Status, "its time has not come")
+	require.LessOrEqual(t, again.RequeueAfter, time.Minute)
 	b.later(time.Minute)
 	b.reconcile()
 	b.reconcile()
@@ -572,6 +572,9 @@ func TestABackupThatIsWishedFor(t *testing.T) {
 	b.reconcile()
 	require.Equal(t, tenancyv1alpha1.ReasonFailed, b.backedUp().Reason)
 	require.Len(t, b.jobs(controlplane.EtcdBackup), 3)
+	wish(b.clock.Now().Add(time.Minute))
+	b.reconcile()
+	require.Equal(t, tenancyv1alpha1.ReasonFailed, b.backedUp().Reason, "what failed is said until then")
 	b.later(time.Second)
 	wish(b.clock.Now())
 	whole(4) // not ten minutes later

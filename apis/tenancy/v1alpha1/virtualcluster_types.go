@@ -95,7 +95,7 @@ const (
 	// absent where the pool has no vn-agents. It is Unknown while vc-manager cannot read what signs the latter.
 	ConditionCertificatesValid = "CertificatesValid"
 	// ConditionBackedUp is True while the newest backup of a control plane that vc-manager makes is whole, and not older than
-	// spec.backupAfter. It is not there where the ClusterVersion wants none.
+	// spec.backupAfter where that has come. It is not there where the ClusterVersion wants none.
 	ConditionBackedUp = "BackedUp"
 	// ConditionRotated is True when the authorities of a control plane that vc-manager makes are as new as spec.rotateAfter
 	// wants them, and none of before is trusted. While they are replaced it says how far that is. It is not there where none

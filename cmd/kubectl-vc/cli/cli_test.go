@@ -3,6 +3,9 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,4 +62,30 @@ func TestOutput(t *testing.T) {
 		require.NoError(t, c.Show(format, 1, nil, func(p *page.Page) { p.Line("A") }))
 		require.Equal(t, want, out.String(), argument)
 	}
+}
+
+// TestWriteFile: a file has its name when it is whole. One that is there stays, and one that fails leaves nothing.
+func TestWriteFile(t *testing.T) {
+	t.Parallel()
+	c, path := New(genericiooptions.IOStreams{}), filepath.Join(t.TempDir(), "f")
+	failed := errors.New("no")
+	writes := func(err error) error {
+		return c.WriteFile(path, "a text", func(out io.Writer) error {
+			require.NoFileExists(t, path)
+			_, writing := io.WriteString(out, "whole")
+			return errors.Join(writing, err)
+		})
+	}
+	require.ErrorIs(t, writes(failed), failed)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	require.NoError(t, writes(nil))
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "whole", string(content))
+	require.NoFileExists(t, path+".part")
+	require.EqualError(t, writes(nil), path+" is there: name another file, or remove it")
+	require.NoError(t, os.Rename(path, path+".part"))
+	require.EqualError(t, writes(nil), path+".part is there: name another file, or remove it", "of a run that was killed")
 }

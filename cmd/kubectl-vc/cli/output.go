@@ -111,8 +111,8 @@ func (c *CLI) NoTerminal(what, instead string) error {
 	return nil
 }
 
-// WriteFile has a file written that was not there, for its owner alone, and removes it where that fails. "-" is the output,
-// unless that is a terminal; what is what is written.
+// WriteFile has a file written that was not there, for its owner alone. Until it is whole and on the disk its name ends
+// with .part, and where that fails it is removed. "-" is the output, unless that is a terminal; what is what is written.
 func (c *CLI) WriteFile(path, what string, write func(io.Writer) error) error {
 	if path == "-" {
 		if err := c.NoTerminal(what, "give -o FILE"); err != nil {
@@ -120,16 +120,26 @@ func (c *CLI) WriteFile(path, what string, write func(io.Writer) error) error {
 		}
 		return write(c.Out)
 	}
-	const own = 0o600
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, own)
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there: name another file, or remove it", path)
+	part := path + ".part"
+	for _, name := range []string{path, part} {
+		if _, err := os.Lstat(name); err == nil {
+			return fmt.Errorf("%s is there: name another file, or remove it", name)
+		}
 	}
+	const own = 0o600
+	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, own)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the file
 	}
-	if err := errors.Join(write(file), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(path))
+	err = write(file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func takeLine(line string) string {
 			return taken // a value of another form: what is behind it is not understood either
 		}
 		switch {
-		case key == "err" || key == "error":
+		case key == "err" || key == "error" || key == "reason" && value[0] == '"': // syncers log errors as reasons
 			text, _ := strconv.Unquote(value) // a value without quotes is no error
 			taken += " " + key + "=" + strconv.Quote(withoutValues(text))
 		case keys[key]:

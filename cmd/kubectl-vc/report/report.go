@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -107,6 +108,8 @@ func (o *collection) run(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it names the kubeconfig
 	}
+	config = rest.CopyConfig(config)
+	config.Timeout = cmp.Or(config.Timeout, o.timeout) // not each request has a context
 	if o.cluster, err = o.Client(config, "the meta cluster"); err != nil {
 		return err //nolint:wrapcheck // it names the cluster
 	}
@@ -199,6 +202,9 @@ func (o *collection) file(ctx context.Context, name, what string, content []byte
 
 // objects returns the file of a source. With an error it has those that were read before.
 func (o *collection) objects(ctx context.Context, of *source) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err() //nolint:wrapcheck // file says it
+	}
 	mapping, err := o.cluster.RESTMapper().RESTMapping(of.kind)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the kind

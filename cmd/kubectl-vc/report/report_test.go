@@ -72,6 +72,8 @@ func TestLog(t *testing.T) {
 		at + `"Read" pod=secret"x`:                                                    at + `"Read"`,
 		at + `"Read" pod=<`:                                                           at + `"Read"`,
 		at + `"Read" err="Secret \"secret\" is invalid: data: Invalid value: secret"`: at + `"Read" err="Secret \"...\" is invalid: data: Invalid value ..."`,
+		at + `"Refused" reason="data: Invalid value: \"secret\"" pod="a/b"`:           at + `"Refused" reason="data: Invalid value ..." pod="a/b"`,
+		at + `"Evicted" reason="Drained" superCluster=r1`:                             at + `"Evicted" reason="Drained" superCluster=r1`,
 		at + `"Read" err="not 'secret"`:                                               at + `"Read" err="not \"...\""`,
 		at + `"Read" err=secret`:                                                      at + `"Read" err=""`,
 		at + `GET /secret`:                                                            at + "(text without a constant message)",

@@ -38,7 +38,7 @@ var (
 // taken returns fields of a kind, with those of all kinds.
 func taken(paths ...string) fields { return fieldsOf(slices.Concat(ofAll, ofStatus, paths)...) }
 
-// ours are the components that write Events which are taken.
+// isByUs reports whether one of our components wrote an Event.
 func isByUs(event *unstructured.Unstructured) bool {
 	component, _, _ := unstructured.NestedString(event.Object, "source", "component")
 	controller, _, _ := unstructured.NestedString(event.Object, "reportingComponent")
@@ -69,7 +69,7 @@ func sources() []source {
 			"spec.controllerManager.replicas", "spec.backup.schedule", "spec.backup.keep", "spec.backup.storage",
 		)},
 		{file: "tenantpolicies.json", what: "TenantPolicies", kind: schema.GroupKind{Group: tenancy, Kind: "TenantPolicy"}, fields: taken(
-			"spec.reserved.*", "spec.limits.*", "spec.limits.writes.*", "spec.limits.objects.resource", "spec.limits.objects.count", "spec.limits.objects.bytes",
+			"spec.limits.*", "spec.limits.reserved.*", "spec.limits.writes.*", "spec.limits.objects.resource", "spec.limits.objects.count", "spec.limits.objects.bytes",
 			"spec.pods.securityLevel", "spec.pods.volumes", "spec.network.mode", "spec.scheduling.weight", "spec.scheduling.priority", "spec.scheduling.guaranteed.*",
 			"spec.scheduling.borrowing", "spec.scheduling.preemptionsPerHour", "spec.scheduling.movesPerHour", "spec.scheduling.movableFor",
 		)},
@@ -82,7 +82,7 @@ func sources() []source {
 			"spec.namespaceUID", "spec.slice.*", "spec.quota.*", "spec.schedulerName", "spec.priority", "spec.weight", "spec.guaranteed.*", "spec.preemptionsPerHour",
 			"spec.lostToleration", "spec.movableFor", "spec.quotaGoneSince", "spec.paused", "status.slices", "status.placedSlices", "status.clusters", "status.home",
 			"status.placements.cluster", "status.placements.slices", "status.placements.reserved.*", "status.placements.leaving.reason", "status.placements.leaving.since",
-			"status.placements.leaving.deadline", "status.placements.leaving.reserved.*", "status.displaced.since", "status.nominated.since", "status.requested.state",
+			"status.placements.leaving.deadline", "status.placements.leaving.reserved.*", "status.displaced.resources.*", "status.nominated.since", "status.requested.state",
 			"status.requested.since", "status.lastMoved", "status.lastRequested",
 		)},
 		{file: "clusters.json", what: "Clusters of Cluster API", kind: schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "Cluster"}, fields: taken(

@@ -149,23 +149,30 @@ func forward(ctx context.Context, config *rest.Config, namespace, pod string) (a
 	if err != nil {
 		return "", nil, fmt.Errorf("%s: %w", what, err)
 	}
-	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ready, ended := make(chan struct{}), make(chan struct{})
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: round}, http.MethodPost, url)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", etcdPort)}, stop, ready, io.Discard, io.Discard)
+	forwarding, stop := context.WithCancel(ctx)
+	forwarder, err := portforward.NewOnAddressesWithContext(
+		forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", etcdPort)}, ready, io.Discard, io.Discard)
 	if err != nil {
+		stop()
 		return "", nil, fmt.Errorf("%s: %w", what, err)
 	}
-	go func() { ended <- forwarder.ForwardPorts() }()
+	var why error // why it has ended
+	go func() {
+		defer close(ended)
+		why = forwarder.ForwardPorts()
+	}()
 	end = func() {
-		close(stop)
+		stop()
 		select {
-		case <-ended: //nolint:errcheck // it was wished for
+		case <-ended:
 		case <-time.After(time.Second): // a kubelet that does not answer
 		}
 	}
 	select {
-	case err := <-ended:
-		return "", nil, fmt.Errorf("%s: %w", what, err)
+	case <-ended:
+		return "", nil, fmt.Errorf("%s: %w", what, why)
 	case <-ctx.Done():
 		end()
 		return "", nil, fmt.Errorf("%s: %w", what, ctx.Err())

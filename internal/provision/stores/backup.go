@@ -111,10 +111,20 @@ func (b *Backups) newest() (name string, whole *metav1.Time) {
 	return "", nil
 }
 
-// isOwed reports whether a backup of that name, "" for none, is older than the one that spec.backupAfter wishes for.
-func (b *Backups) isOwed(name string) bool {
+// wished returns when a backup is wished for by spec.backupAfter, nil where none is, or the one of that name, "" for
+// none, was begun since.
+func (b *Backups) wished(name string) *time.Time {
 	after := b.store.plane.Tenant.Spec.BackupAfter
-	return after != nil && controlplane.BackupBegun(name).Before(after.Time)
+	if after == nil || !controlplane.BackupBegun(name).Before(after.Truncate(time.Second)) {
+		return nil
+	}
+	return &after.Time
+}
+
+// isOwed reports whether one is wished for instead of that of a name, and the time has come.
+func (b *Backups) isOwed(name string) bool {
+	after := b.wished(name)
+	return after != nil && !b.store.stores.clock.Now().Before(*after)
 }
 
 // last returns the name of the backup that was begun last, whatever became of it, "" for none.
@@ -183,8 +193,8 @@ func (b *Backups) makeAt(ctx context.Context, due time.Time, to string) (time.Ti
 			due = at.Add(retryPeriod)
 		}
 	}
-	if after := b.store.plane.Tenant.Spec.BackupAfter; b.isOwed(b.last()) && after.Time.Before(due) {
-		due = after.Time
+	if after := b.wished(b.last()); after != nil && after.Before(due) {
+		due = *after
 	}
 	if b.runs() {
 		return now.Add(controlplane.BackupTime), b.state(), nil // its end is an event
@@ -205,7 +215,7 @@ func (b *Backups) state() tenancy.Reason {
 	whole, _ := b.newest()
 	switch became, _ := b.outcomeOf(newest); {
 	case became != running && b.isOwed(newest.Name):
-		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is made once spec.backupAfter has come, and the API servers are what they are to be"}
+		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonProgressing, Message: "A backup is wished for, and comes when the API servers are what they are to be"}
 	case became == failed:
 		return tenancy.Reason{Reason: tenancyv1alpha1.ReasonFailed, Message: fmt.Sprintf(
 			"%s failed, and is made again in %v: kubectl -n %s logs job/%s", newest.Name, retryPeriod, b.store.plane.Namespace, newest.Name)}
