@@ -220,6 +220,8 @@ var rows = []row{
 	{imported, "restoreFrom", `restoreFrom: etcd-backup-20260101-000000`, "restoreFrom is of a control plane that is provisioned"},
 	{provisioned, "rotateAfter", `rotateAfter: tomorrow`, "must be of type date-time"},
 	{provisioned, "rotateAfter", `rotateAfter: "1970-01-01T00:00:00Z"`, "a time is 2026-12-01T22:00:00Z, or with another offset than Z"},
+	{provisioned, "backupAfter", `backupAfter: tomorrow`, "must be of type date-time"},
+	{imported, "backupAfter", `backupAfter: "2026-12-01T22:00:00Z"`, "backupAfter is of a control plane that is provisioned"},
 	{imported, "rotateAfter", `rotateAfter: "2026-12-01T22:00:00Z"`, "rotateAfter and distrustAfter are of a control plane that is provisioned: the authorities of one that is imported are its owner's"},
 	{
 		provisioned, "distrustAfter", `{rotateAfter: "2026-12-01T22:00:00Z", distrustAfter: "2026-12-01T22:00:00Z"}`,
