@@ -42,6 +42,10 @@ set_up_tenant() {
   import_tenant "$TENANT" "$ROOT/manifests/samples/virtualcluster.yaml"
 }
 
+# page: prints the address of the pool's page, once it is served.
+page() { grep -m 1 '^http:' "$OUT/logs/page.log"; }
+served() { page >/dev/null && echo served; }
+
 trap on_exit EXIT
 set_up_control_planes
 set_up_meta
@@ -52,6 +56,9 @@ wait_pool
 experiment
 drain
 loss
+step "Serve the pool's page"
+run_detached page "$BIN/kubectl-vc" ui --kubeconfig "$OUT/meta.kubeconfig"
+eventually "the page" served served
 DONE=true
 
 printf '\n%sdemo: every check passed, %d s in all%s\n' "$bold" "$((SECONDS - STARTED))" "$plain"
@@ -59,4 +66,5 @@ echo "The pool keeps running. Use it with:"
 for name in "${CLUSTERS[@]}"; do
   echo "  $BIN/kubectl --kubeconfig $OUT/$name.kubeconfig ..."
 done
+echo "Look at it (kubectl vc ui): $(page)"
 echo "Logs: $OUT/logs. Remove it all: make demo-down"

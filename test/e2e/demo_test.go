@@ -5,9 +5,13 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +25,21 @@ const demoTimeout = 6 * time.Minute
 
 // demoTail is how much a failed demo has printed last, in bytes: the step that failed, and why.
 const demoTail = 6 << 10
+
+var pageAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\S+`)
+
+// requireServed gets the page whose address the demo prints.
+func requireServed(t *testing.T, output string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, pageAddress.FindString(output), http.NoBody)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, errors.Join(err, response.Body.Close()))
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
+	require.Contains(t, string(body), "<title>Pool")
+}
 
 // TestDemo runs the demo, runs it again over the pool of the first run with every program of ours killed after every
 // action, and removes the pool. The script checks each result, so exit code 0 of both runs means equal results.
@@ -59,6 +78,7 @@ func TestDemo(t *testing.T) {
 			if tc.chaos != "" {
 				require.Contains(t, output, "kill -9 "+strings.Fields(tc.chaos)[0], "no program was killed")
 			}
+			requireServed(t, output)
 			t.Logf("the demo took %s", time.Since(started).Round(time.Second))
 		})
 		require.True(t, ok, "later cases need the pool of this one")
