@@ -4,6 +4,7 @@ package browser
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"image"
 	"image/color"
@@ -11,6 +12,7 @@ import (
 	"image/png"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -19,33 +21,30 @@ import (
 )
 
 var (
-	screenshot = flag.String("screenshot", "", "file that TestScreenshot writes, as PNG")
+	screenshot = flag.String("screenshot", "", "file that TestScreenshot writes, as PNG; default: one that goes with the test")
 	kubeconfig = flag.String("meta", "", "kubeconfig of the meta cluster of the pool in it; default: a pool of objects alone")
-	scheme     = flag.String("scheme", "light", "its colours")
 	click      = flag.String("click", "", "CSS selector of what is clicked before")
-	width      = flag.Int("width", 1280, "how wide it is")
 )
 
 // TestScreenshot writes a picture of the page: `make screenshot`.
 func TestScreenshot(t *testing.T) {
-	if *screenshot == "" {
-		t.Skip("-screenshot names no file")
-	}
+	const width = 1280
+	name := cmp.Or(*screenshot, filepath.Join(t.TempDir(), "pool.png"))
 	arguments := []string{"--kubeconfig", *kubeconfig}
 	if *kubeconfig == "" {
 		arguments = []string{"--from", written(t, smallPool())}
 	}
-	p := opened(t, served(t, arguments...), *width, 600, "prefers-color-scheme="+*scheme, "prefers-reduced-motion=reduce")
+	p := opened(t, served(t, arguments...), width, 600, "prefers-color-scheme=light", "prefers-reduced-motion=reduce")
 	if *click != "" {
 		p.do(chromedp.Click(chromedp.CSS(*click)))
 		p.until(`document.querySelector('#drawer-body table, #drawer-body .tree, #drained:not([hidden])') !== null`)
 	}
-	p.do(chromedp.EmulateViewport(int64(*width), int64(of[int](p, `document.documentElement.scrollHeight`)), chromedp.EmulateScale(1)))
+	p.do(chromedp.EmulateViewport(width, int64(of[int](p, `document.documentElement.scrollHeight`)), chromedp.EmulateScale(1)))
 	captured, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	require.NoError(t, err)
 	picture, err := png.Decode(bytes.NewReader(captured))
 	require.NoError(t, err)
-	file, err := os.Create(*screenshot)
+	file, err := os.Create(name)
 	require.NoError(t, err)
 	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(file, indexed(picture)))
 	require.NoError(t, file.Close())
